@@ -16,9 +16,10 @@ work=$PENSTOCK_TARGET/gpu-kit
 kit=$work/gpu-kit
 programs=$work/programs
 archive_bytes_max=$((48 << 20))
+fail() { echo "$1" >&2; exit 1; }
 [ -x "$PENSTOCK_BIN/penstock" ] && [ -e "$PENSTOCK_BIN/cuda/libcuda.so.1" ] ||
-    { echo "no penstock with CUDA's libraries in $PENSTOCK_BIN: run \`make build\` first" >&2; exit 1; }
-[ -x "$toolkit/bin/nvcc" ] || { echo "no nvcc in $toolkit: run \`tools/setup.sh cuda\`" >&2; exit 1; }
+    fail "no penstock with CUDA's libraries in $PENSTOCK_BIN: run \`make build\` first"
+[ -x "$toolkit/bin/nvcc" ] || fail "no nvcc in $toolkit: run \`tools/setup.sh cuda\`"
 
 # Machine code for the H100 and H200, and PTX that all drivers since CUDA 13.0 compile for any GPU.
 arch='-gencode arch=compute_75,code=compute_75 -gencode arch=compute_90,code=sm_90'
@@ -26,12 +27,13 @@ rm -rf "$kit"
 mkdir -p "$kit"/{bin,lib/cuda,lib/runtime,tests/cuda,tests/examples,tests/c,programs} "$programs"
 
 cuda_programs() {
-    make -C "$POOL_ROOT/examples/cuda" -j"$(nproc)" --no-print-directory "OUT=$programs/examples" "CUDA=$toolkit" "ARCH=$arch"
-    make -C "$POOL_ROOT/tests/cuda" -j"$(nproc)" --no-print-directory "OUT=$programs/cuda" "CUDA=$toolkit" "ARCH=$arch" \
-        "LIBCUDA=$PENSTOCK_BIN/cuda"
-    gcc -std=gnu17 -O1 -w -o "$programs/cuda/native" "$POOL_ROOT/tests/cuda/native.c" -ldl
-    gcc -std=gnu17 -O1 "-I$toolkit/include" "-I$POOL_ROOT/include" -o "$programs/cuda/native_heaps" \
-        "$POOL_ROOT/tests/cuda/native_heaps.c" "-L$PENSTOCK_BIN/cuda" -l:libcuda.so.1 -ldl
+    local tests=$POOL_ROOT/tests/cuda libraries=$PENSTOCK_BIN/cuda
+    local options=(-j"$(nproc)" --no-print-directory "CUDA=$toolkit" "ARCH=$arch")
+    make -C "$POOL_ROOT/examples/cuda" "${options[@]}" "OUT=$programs/examples"
+    make -C "$tests" "${options[@]}" "OUT=$programs/cuda" "LIBCUDA=$libraries"
+    gcc -std=gnu17 -O1 -w -o "$programs/cuda/native" "$tests/native.c" -ldl
+    gcc -std=gnu17 -O1 "-I$toolkit/include" "-I$POOL_ROOT/include" "$tests/native_heaps.c" \
+        -o "$programs/cuda/native_heaps" "-L$libraries" -l:libcuda.so.1 -ldl
     "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" \
         -o "$programs/heap.ptx" "$POOL_ROOT/tests/cuda/heap_kernels.cu"
     # The module uses nothing newer, and older drivers read it.
@@ -48,20 +50,24 @@ c_tests() {
         sources=("$file")
         for source in "${file%.c}"-*.c; do [ -e "$source" ] && sources+=("$source"); done
         [ "$programs/c/$name" -nt "$file" ] && continue
-        gcc -std=c11 -D_GNU_SOURCE -O1 "-I$POOL_ROOT/include" "${sources[@]}" "$POOL_ROOT"/tests/c/{harness,errors}.c \
-            -o "$programs/c/$name" -lOpenCL -lpthread -lm
+        gcc -std=c11 -D_GNU_SOURCE -O1 "-I$POOL_ROOT/include" -o "$programs/c/$name" \
+            "${sources[@]}" "$POOL_ROOT"/tests/c/{harness,errors}.c -lOpenCL -lpthread -lm
     done
 }
 
 copy() {
     cp "$PENSTOCK_BIN"/{penstock,penstockd,penstock-check} "$(command -v clinfo)" "$kit/bin"
-    cp "$PENSTOCK_BIN"/{libpenstock_opencl.so,libwater.so,libpenstock_energy.so} "$kit/lib"
+    cp "$PENSTOCK_BIN/libpenstock_opencl.so" "$kit/lib"
     cp "$PENSTOCK_BIN"/cuda/*.so* "$kit/lib/cuda"
-    cp -L "$(ldconfig -p | sed -n 's/.*libOpenCL\.so\.1 .*=> //p' | head -n 1)" "$kit/lib/libOpenCL.so.1"
+    local loader
+    loader=$(ldconfig -p | sed -n 's/.*libOpenCL\.so\.1 .*=> //p' | head -n 1)
+    cp -L "$loader" "$kit/lib/libOpenCL.so.1"
     # NVIDIA's runtime, for programs beside the pool on a machine without a toolkit.
     cp -L "$toolkit/lib/libcudart.so.13" "$kit/lib/runtime"
     find "$programs/cuda" "$programs/examples" -type f -executable -printf '%h %f\n' |
-        while read -r folder name; do cp "$folder/$name" "$kit/tests/${folder##*/}/$name"; done
+        while read -r folder name; do
+            cp "$folder/$name" "$kit/tests/${folder##*/}/$name"
+        done
     find "$programs/c" -type f -executable -exec cp {} "$kit/tests/c" \;
     cp "$POOL_ROOT"/tests/cuda/*.py "$kit/tests/cuda"
     cp "$POOL_ROOT/tests/programs/compare_clinfo.py" "$programs/heap.ptx" "$kit/tests"
@@ -71,14 +77,18 @@ copy() {
     # A static runtime is found by its symbols, so those of the examples stay.
     strip "$kit"/bin/* "$kit"/tests/c/* "$kit/programs/speed"
     find "$kit/lib" -type f -name '*.so*' -exec strip --strip-unneeded {} +
-    git -C "$POOL_ROOT" describe --always --dirty >"$kit/VERSION" 2>/dev/null || echo unknown >"$kit/VERSION"
+    git -C "$POOL_ROOT" describe --always --dirty >"$kit/VERSION" || echo unknown >"$kit/VERSION"
 }
 
 # With blocks of 512 bytes the archive ends with two of them.
-pack() { tar -C "$1" --blocking-factor=1 --sort=name --owner=0 --group=0 --numeric-owner -c gpu-kit; }
+pack() {
+    local owner=(--owner=0 --group=0 --numeric-owner)
+    tar -C "$1" --blocking-factor=1 --sort=name "${owner[@]}" -c gpu-kit
+}
 compress() { xz --threads=1 --x86 --lzma2=preset=6,dict=64MiB; }
 
-cuda_programs >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
+trap '[ $? -eq 0 ] || tail -n 20 "$work/build.log" >&2' EXIT
+cuda_programs >"$work/build.log" 2>&1
 c_tests
 copy
 mkdir -p "$(dirname "$archive")"
@@ -98,5 +108,5 @@ mkdir -p "$(dirname "$archive")"
 } >"$archive.new"
 mv -f "$archive.new" "$archive"
 bytes=$(stat -c %s "$archive")
-echo "$archive: $(awk "BEGIN { printf \"%.1f\", $bytes / 1048576 }") MiB of 48"
-[ "$bytes" -le "$archive_bytes_max" ] || { echo "the archive is too large" >&2; exit 1; }
+echo "$archive: $((bytes / 1048576)) MiB of 48"
+[ "$bytes" -le "$archive_bytes_max" ] || fail "the archive is too large"

@@ -21,9 +21,12 @@ stand_in() {
     real=$(needed "$pocl" | awk -v name="$name" '$1 == name { print $2 }')
     [ -n "$real" ] || return 0
     : >"$work/$prefix.c"
-    for library in $(needed "$pocl" | awk '/libLLVM|libclang/ { print $2 }'); do nm -D --undefined-only "$library"; done |
-        awk '{ print $NF }' | grep "^$prefix" | sort -u >"$work/$prefix.symbols"
-    while read -r symbol; do echo "void ${symbol%%@*}(void) { __builtin_trap(); }" >>"$work/$prefix.c"; done <"$work/$prefix.symbols"
+    for library in $(needed "$pocl" | awk '/libLLVM|libclang/ { print $2 }'); do
+        nm -D --undefined-only "$library"
+    done | awk '{ print $NF }' | grep "^$prefix" | sort -u >"$work/$prefix.symbols"
+    while read -r symbol; do
+        echo "void ${symbol%%@*}(void) { __builtin_trap(); }" >>"$work/$prefix.c"
+    done <"$work/$prefix.symbols"
     versions=$(sed -n 's/.*@//p' "$work/$prefix.symbols" | sort -u)
     {
         for version in $versions; do
@@ -32,7 +35,9 @@ stand_in() {
             echo "};"
         done
     } >"$work/$prefix.map"
-    gcc -shared -fPIC -w -o "$folder/$name" -Wl,-soname,"$name" ${versions:+-Wl,--version-script,"$work/$prefix.map"} "$work/$prefix.c"
+    local options=(-shared -fPIC -w "-Wl,-soname,$name")
+    [ -n "$versions" ] && options+=("-Wl,--version-script,$work/$prefix.map")
+    gcc "${options[@]}" -o "$folder/$name" "$work/$prefix.c"
 }
 
 stand_in libz3.so.4 Z3_

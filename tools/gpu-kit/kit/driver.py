@@ -4,6 +4,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,19 +43,17 @@ class Driver:
     runtime: Path | None = None
     folders: list = field(default_factory=list)
 
-    def path(self):
-        """Returns what LD_LIBRARY_PATH needs for programs that use the driver directly."""
-        return [str(folder) for folder in (*self.folders, self.runtime) if folder]
-
 
 def known_to_loader(name):
     """Returns the file that the loader would open, from its cache, or None."""
     for tool in ("/sbin/ldconfig", "/usr/sbin/ldconfig", "ldconfig"):
         try:
-            listed = subprocess.run([tool, "-p"], capture_output=True, text=True, timeout=20).stdout
+            done = subprocess.run(
+                [tool, "-p"], capture_output=True, text=True, timeout=20, check=False
+            )
         except (OSError, subprocess.SubprocessError):
             continue
-        for line in listed.splitlines():
+        for line in done.stdout.splitlines():
             if line.strip().startswith(name + " ") and "=>" in line:
                 return Path(line.split("=>")[1].strip())
     return None
@@ -72,8 +71,6 @@ def find(name, more=()):
 
 def find_runtime(root):
     """Returns the folder with NVIDIA's libcudart.so.13: a toolkit's, a Python package's, ours."""
-    import sys
-
     places = [f"{entry}/nvidia/cu13/lib" for entry in sys.path if entry]
     for pattern in (*TOOLKITS, *places, root / "lib/runtime"):
         for folder in sorted(glob.glob(str(pattern))):

@@ -31,7 +31,11 @@ def direct(session, **more):
     """Returns the environment of a program that uses the driver without Penstock."""
     env = plain_environment(session)
     env["LD_LIBRARY_PATH"] = joined(
-        *session.driver.path(), session.root / "lib", env.get("LD_LIBRARY_PATH")
+        # Toolkits bring an ICD loader of their own, which does not know OCL_ICD_VENDORS.
+        *session.driver.folders,
+        session.root / "lib",
+        session.driver.runtime,
+        env.get("LD_LIBRARY_PATH"),
     )
     env["OCL_ICD_VENDORS"] = env["OPENCL_VENDOR_PATH"] = str(session.vendors("nvidia"))
     if session.driver.nodes:
@@ -90,7 +94,11 @@ class Pool:
         penstock = self.session.root / "bin/penstock"
         if self.way != "unix":
             subprocess.run(
-                [penstock, "key", "--create"], env=self.env, capture_output=True, timeout=START_S
+                [penstock, "key", "--create"],
+                env=self.env,
+                capture_output=True,
+                timeout=START_S,
+                check=False,
             )
         listen = f"unix:{self.folder}/node.sock" if self.way == "unix" else "tcp:127.0.0.1:0"
         out = self.folder / "daemon.out"

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from pathlib import Path
 
 from kit import driver, report
@@ -15,6 +16,8 @@ from kit.process import Program, end_group
 END_S = 6
 # After this time beyond its limit, a step that hangs ends the run.
 HANG_S = 20
+# All limits together, as a multiple of the time of the run.
+LIMITS_OF_TIME = 1.8
 LOGS_BYTES_MAX = 15 << 20
 
 
@@ -23,7 +26,7 @@ class Session:
         self.root, self.arguments = root, arguments
         self.began = time.monotonic()
         self.deadline = self.began + 60 * arguments.minutes - END_S
-        self.scale = arguments.minutes / 8
+        self.scale = 1.0
         self.step_deadline, self.step = self.deadline, None
         self.output = arguments.output.resolve()
         self.output.mkdir(parents=True, exist_ok=True)
@@ -47,17 +50,19 @@ class Session:
     # -- programs
 
     def run(self, steps):
-        wanted = self.arguments.only
-        for step in steps:
-            if wanted and step.name not in wanted:
-                continue
+        wanted = self.arguments.only or [step.name for step in steps]
+        chosen = [step for step in steps if step.name in wanted]
+        # Fewer steps have more time each.
+        limits = sum(step.limit_s for step in chosen)
+        self.scale = LIMITS_OF_TIME * 60 * self.arguments.minutes / limits
+        for step in chosen:
             self.run_step(step)
         return self.end()
 
     def run_step(self, step):
         began = time.monotonic()
         self.step = step.name
-        # A run of fewer minutes gives each step less; what a step leaves is there for the others.
+        # What a step leaves is there for the others.
         self.step_deadline = began + step.limit_s * self.scale
         row = {"name": step.name, "what": step.what, "limit_s": round(step.limit_s * self.scale)}
         self.steps.append(row)
@@ -88,9 +93,7 @@ class Session:
     def guarded(self, step, row):
         try:
             step.work(self)
-        except Exception as error:  # A fault of the kit ends one step only.
-            import traceback
-
+        except Exception as error:  # noqa: BLE001  A fault of the kit ends one step only.
             row.update(verdict="FAIL", note=f"{type(error).__name__}: {error}"[:300])
             self.keep_log(f"fault of the step {step.name}", traceback.format_exc())
 

@@ -39,11 +39,11 @@ static void *find(const char *name) {
     return function;
 }
 
-#define CALL(name, ...)                                                           \
-    ({                                                                            \
-        static CUresult (*call_)();                                               \
-        if (!call_) call_ = (CUresult(*)())find(#name);                           \
-        call_(__VA_ARGS__);                                                       \
+#define CALL(name, ...)                                  \
+    ({                                                   \
+        static CUresult (*call_)();                      \
+        if (!call_) call_ = (CUresult (*)())find(#name); \
+        call_(__VA_ARGS__);                              \
     })
 #define GOOD(name, ...)                                                           \
     do {                                                                          \
@@ -182,8 +182,8 @@ static void all_copies(size_t largest) {
     static const struct {
         size_t bytes;
         const char *name;
-    } sizes[] = {{4, "4 B"},           {4096, "4 KiB"},        {1 << 16, "64 KiB"},
-                 {1 << 20, "1 MiB"},   {16 << 20, "16 MiB"},   {256 << 20, "256 MiB"},
+    } sizes[] = {{4, "4 B"},         {4096, "4 KiB"},      {1 << 16, "64 KiB"},
+                 {1 << 20, "1 MiB"}, {16 << 20, "16 MiB"}, {256 << 20, "256 MiB"},
                  {1 << 30, "1 GiB"}};
     ptr memory;
     void *pinned;

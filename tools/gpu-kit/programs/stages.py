@@ -15,12 +15,9 @@ def run(stages):
         try:
             result = stages[name]()
             print(f"STAGE\t{name}\tok\t{time.monotonic() - began:.2f}\t{result}", flush=True)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  A stage may fail in any way.
             failed += 1
-            text = " ".join(str(error).split())[:300]
-            print(
-                f"STAGE\t{name}\tFAIL\t{time.monotonic() - began:.2f}\t{type(error).__name__}: {text}",
-                flush=True,
-            )
+            text = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            print(f"STAGE\t{name}\tFAIL\t{time.monotonic() - began:.2f}\t{text}", flush=True)
             traceback.print_exc()
     sys.exit(1 if failed else 0)

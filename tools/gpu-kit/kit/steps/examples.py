@@ -13,7 +13,7 @@ def work(session):
         for path in names:
             times = {"driver": [], "unix": []}
             for _ in range(ROUNDS):
-                for way in times:
+                for way, taken in times.items():
                     if session.left() < 2:
                         return
                     command = (
@@ -22,7 +22,7 @@ def work(session):
                     env = direct(session) if way == "driver" else pool.client()
                     result = session.command(f"{path.name}, {way}", command, env, 20)
                     if result.is_good:
-                        times[way].append(result.seconds)
+                        taken.append(result.seconds)
             if all(times.values()):
                 own, ours = min(times["driver"]), min(times["unix"])
                 session.item(

@@ -146,6 +146,8 @@ def note_stage(session, title, stage, beside, found):
         session.item(title, "lacks", "the program ended before")
     elif not ours[0]:
         session.item(title, "lacks", ours[2])
+    elif stage == "devices" and own and own[2].split("(")[0] != ours[2].split("(")[0]:
+        session.item(title, "lacks", f"driver: {own[2]}; pool: {ours[2]}")
     elif own and own[0] and stage not in VARYING and own[2] != ours[2]:
         # Another result than the driver's is the one thing that must not happen.
         session.item(title, "FAIL", f"driver: {own[2]}; pool: {ours[2]}")

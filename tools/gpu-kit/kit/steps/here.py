@@ -54,12 +54,20 @@ def machine(session):
 def tools(session):
     """What else is worth a line in the log."""
     env = direct(session)
-    shell = (
-        "ls -l /dev/nvidia* /dev/dri /dev/shm; ls -ld /usr/local/nvidia /usr/local/cuda*;"
-        " ls /usr/local/nvidia/lib* 2>&1 | head -80; id; ulimit -a; cat /proc/version;"
-        " cat /sys/kernel/security/lsm; env | grep -v -i -E 'key|token|secret|pass' | sort;"
-        " ls -l /etc/OpenCL/vendors; command -v nvcc gcc ld mpirun mpicc bwrap; df -h /tmp /dev/shm;"
-        " nvidia-smi topo -m; cat /proc/driver/nvidia/params; mount | head -40"
+    shell = "; ".join(
+        [
+            "ls -l /dev/nvidia* /dev/dri /dev/shm",
+            "ls -ld /usr/local/nvidia /usr/local/cuda*",
+            "ls /usr/local/nvidia/lib* | head -80",
+            "id",
+            "ulimit -a",
+            "cat /proc/version /sys/kernel/security/lsm /proc/driver/nvidia/params",
+            "env | grep -v -i -E 'key|token|secret|pass' | sort",
+            "ls -l /etc/OpenCL/vendors",
+            "command -v nvcc gcc ld mpirun mpicc bwrap",
+            "df -h /tmp /dev/shm",
+            "nvidia-smi topo -m",
+        ]
     )
     session.command("what is here", ["/bin/sh", "-c", shell], env, 20)
     result = session.command(

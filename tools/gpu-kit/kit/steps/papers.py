@@ -59,43 +59,61 @@ def together(session, command, env, count):
         session.keep_log(f"{session.step}: {client.name}: {result.why()}", result.text)
     if not all(result.is_good for result in results):
         return []
-    # A client prints "ended NUMBER" for each slice. In the first one, a client starts before another.
+    # A client prints "ended NUMBER" for each slice. In the first one, clients start one after
+    # another.
     numbers = [[int(word) for word in it.text.split() if word.isdigit()] for it in results]
     return [sum(slices[1:]) for slices in numbers]
 
 
+# Numbers of GPUs among two devices, devices that the daemon shows for each GPU, sizes, and whether
+# energy is measured. NVML's counter makes each figure with energy take 10 s.
+SPEED_SIZES = "8,64,1024,4096,16384,65536,262144,1048576"
+COMM = (
+    ("a GPU as two devices", 2, "2", SPEED_SIZES, False),
+    ("a GPU and a CPU device", 1, "1", SPEED_SIZES, False),
+    ("a GPU as two devices, with energy", 2, "2", "8", True),
+)
+
+
 def comm(session):
-    """`penstock bench comm`: a GPU with a CPU device, and a GPU as two devices."""
-    for gpus, each in ((2, "2"), (1, "1")):
+    """`penstock bench comm`: a GPU as two devices, and a GPU with a CPU device."""
+    for name, gpus, each, sizes, has_energy in COMM:
         env = Pool(session, drivers=("cuda", "pocl")).serve
         env.update(PENSTOCK_CUDA_EACH=each, PENSTOCK_NODES="none", PENSTOCK_CONFINE="off")
-        command = [
-            session.root / "bin/penstock",
-            "bench",
-            "comm",
-            "--json",
-            "--quick",
-            "--gpus",
-            str(gpus),
-            "--devices",
-            "2",
-            "--seconds",
-            "0.2",
-            "--sizes",
-            "8,65536,1048576",
-            "--path",
-            "device",
-            "--path",
-            "host-tcp",
-        ]
-        name = f"bench comm, {gpus} of 2 devices on the GPU"
-        result = session.command(name, command, env, session.left() * 0.6)
-        row = session.judged(name, result)
+        if not has_energy:
+            env["PENSTOCK_ENERGY_NVML"] = "/nonexistent"
+        command = [session.root / "bin/penstock", "bench", "comm", "--json", "--quick"]
+        command += ["--gpus", str(gpus), "--devices", "2", "--seconds", "0.2", "--sizes", sizes]
+        command += ["--path", "device", "--path", "host-tcp"]
+        result = session.command(f"comm, {name}", command, env, 100 if has_energy else 45)
+        row = session.judged(f"comm, {name}", result, result.why())
         try:
-            found = json.loads(result.text[result.text.index("{") :])
+            found = json.loads(result.text[result.text.index("{\n") :])
         except ValueError:
             continue
-        row["content"] = found
+        row["points"] = found.get("points", found)
+        row["figures"] = ratios(found.get("points", []))
+
+
+def ratios(points):
+    """Returns for each measurement the host path's time over that of the device path, and the part
+    of the energy that the device path saves."""
+    found, by_key = {}, {}
+    for point in points:
+        key = (point.get("kind"), point.get("bytes"))
+        by_key.setdefault(key, {})[point.get("path")] = point
+    for (kind, size), paths in by_key.items():
+        device, host = paths.get("device"), paths.get("host-tcp")
+        if not device or not host:
+            continue
+        name = f"{kind} {size} B" if size else str(kind)
+        times = [it.get("us") or 0 for it in (host, device)]
+        if all(times):
+            found[name] = round(times[0] / times[1], 2)
+        joules = [(it.get("energy") or {}).get("joules") for it in (host, device)]
+        if all(joules):
+            found[f"{name}, energy saved"] = round(1 - joules[1] / joules[0], 3)
+    return found
 
 
 def heaps(session):
