@@ -11,7 +11,7 @@ pub enum Access {
     Run,
     /// Read, write and control devices, but make and remove nothing.
     Device,
-    /// Read and write files that exist.
+    /// Read, write and empty files that exist.
     Write,
     /// Everything except device nodes.
     Own,

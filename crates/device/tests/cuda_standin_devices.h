@@ -4,11 +4,12 @@
 
 /* -- devices ----------------------------------------------------------------------------------- */
 
-/* As NVIDIA's driver 580, does not start where it cannot write the name of a thread. */
+/* As NVIDIA's driver 580, does not start where it cannot write the name of a thread. Opening the
+ * file also empties it, which is a right of its own. */
 CUresult cuInit(unsigned flags) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)gettid());
-    FILE *name = fopen(path, "r+");
+    FILE *name = fopen(path, "w");
     if (!name) return OPERATING_SYSTEM;
     fclose(name);
     return flags ? INVALID_VALUE : OK;
