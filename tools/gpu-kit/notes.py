@@ -66,12 +66,38 @@ def section(number, report):
         shown = item.get("figures") or item["ratios"]
         text = ", ".join(f"{name} {value}" for name, value in shown.items())
         lines.append(f"| {cell(item['step'])}: {cell(item['name'])} | {cell(text)} |")
+    lines += frameworks(report["items"])
     lines += ["\n| not as on the driver itself | |", "|---|---|"]
     for item in report["items"]:
-        if item["verdict"] in ("FAIL", "lacks"):
+        if item["verdict"] in ("FAIL", "lacks") and item["step"] != "frameworks":
             note = cell(item["note"])[:200]
             lines.append(f"| {cell(item['step'])}: {cell(item['name'])} | {note} |")
     return "\n".join(lines) + "\n"
+
+
+def frameworks(items):
+    """Returns a table with one row for each program of a framework and each way to run it."""
+    rows = {}
+    for item in items:
+        program, _, stage = item["name"].partition(": ")
+        if item["step"] != "frameworks" or not stage:
+            continue
+        good, lacking, why = rows.setdefault(program, ([], [], []))
+        if item["verdict"] == "ok":
+            good.append(stage)
+        else:
+            lacking.append(stage)
+            why.append(item["note"])
+    if not rows:
+        return []
+    lines = [
+        "\n| program | as on the driver itself | not | why, for the first |",
+        "|---|---|---|---|",
+    ]
+    for program, (good, lacking, why) in rows.items():
+        first = cell(why[0])[:160] if why else ""
+        lines.append(f"| {program} | {', '.join(good)} | {', '.join(lacking)} | {first} |")
+    return lines
 
 
 def page():

@@ -28,7 +28,8 @@ STEPS = [
     Step("frameworks", 110, 15, "PyTorch, CuPy, numba, Triton, JAX", frameworks.work),
     Step("sharing", 45, 10, "one, two and eight clients of one GPU", papers.sharing),
     Step("heaps", 60, 10, "symmetric heaps on the GPU", papers.heaps),
-    Step("comm", 200, 20, "communication between devices and through the hosts", papers.comm),
+    Step("comm", 90, 20, "communication between devices and through the hosts", papers.comm),
     Step("check", 60, 10, "random programs of penstock check", right.check),
     Step("examples", 60, 10, "times of the examples beside the driver", examples.work),
+    Step("energy", 170, 120, "energy of that communication", papers.energy),
 ]

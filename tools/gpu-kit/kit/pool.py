@@ -92,7 +92,10 @@ class Pool:
 
     def __enter__(self):
         penstock = self.session.root / "bin/penstock"
+        daemon = self.session.root / "bin/penstockd"
+        key = []
         if self.way != "unix":
+            key = ["--key", self.env["PENSTOCK_KEY"]]
             subprocess.run(
                 [penstock, "key", "--create"],
                 env=self.env,
@@ -104,7 +107,7 @@ class Pool:
         out = self.folder / "daemon.out"
         with open(out, "wb") as said, open(self.log, "wb") as log:
             self.process = subprocess.Popen(
-                [penstock, "serve", "--listen", listen],
+                [daemon, "--listen", listen, *key],
                 env=self.serve,
                 stdin=subprocess.DEVNULL,
                 stdout=said,

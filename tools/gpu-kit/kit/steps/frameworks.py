@@ -62,6 +62,8 @@ def work(session):
                 env["TRITON_CACHE_DIR"] = str(session.work / f"triton-{way}")
                 env["CUPY_CACHE_DIR"] = str(session.work / f"cupy-{way}")
                 env["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+                # Otherwise JAX computes on the processor where it finds no GPU.
+                env["JAX_PLATFORMS"] = "cuda"
                 jobs.append(lambda n=name, w=way, c=command, e=env: one(n, w, c, e))
         side_by_side(jobs, min(8, session.cores))
         for name in programs:

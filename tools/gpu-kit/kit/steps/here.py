@@ -9,6 +9,18 @@ import sys
 from kit.pool import Pool, direct
 from kit.process import side_by_side
 
+# What is worth a line in the log.
+LOOK = """
+ls -l /dev/nvidia* /dev/dri /dev/shm
+ls -ld /usr/local/nvidia /usr/local/cuda*
+ls /usr/local/nvidia/lib* | head -80
+id; ulimit -a; df -h /tmp /dev/shm
+cat /proc/version /sys/kernel/security/lsm /proc/driver/nvidia/params
+env | grep -v -i -E 'key|token|secret|pass' | sort
+ls -l /etc/OpenCL/vendors
+command -v nvcc gcc ld mpirun mpicc bwrap
+nvidia-smi topo -m
+"""
 LEVELS = ("full", "files", "calls", "basic", "off")
 
 
@@ -54,22 +66,7 @@ def machine(session):
 def tools(session):
     """What else is worth a line in the log."""
     env = direct(session)
-    shell = "; ".join(
-        [
-            "ls -l /dev/nvidia* /dev/dri /dev/shm",
-            "ls -ld /usr/local/nvidia /usr/local/cuda*",
-            "ls /usr/local/nvidia/lib* | head -80",
-            "id",
-            "ulimit -a",
-            "cat /proc/version /sys/kernel/security/lsm /proc/driver/nvidia/params",
-            "env | grep -v -i -E 'key|token|secret|pass' | sort",
-            "ls -l /etc/OpenCL/vendors",
-            "command -v nvcc gcc ld mpirun mpicc bwrap",
-            "df -h /tmp /dev/shm",
-            "nvidia-smi topo -m",
-        ]
-    )
-    session.command("what is here", ["/bin/sh", "-c", shell], env, 20)
+    session.command("what is here", ["/bin/sh", "-c", LOOK], env, 20)
     result = session.command(
         "penstock doctor", [session.root / "bin/penstock", "doctor", "--json"], env, 30
     )
@@ -101,7 +98,7 @@ def confined(session, level):
             pool.client(),
             10,
         )
-        reached = re.search(r'"confine[^"]*":\s*("[^"]*"|\{[^}]*\})', status.text)
+        reached = re.search(r'"level":\s*"(\w+)"', status.text)
         has_gpu = '"CUDA' in listed.text or "CUDA driver" in listed.text
         works = has_gpu and ran.code == 0
         # native.c also tests what is no matter of confinement. If it gets to its module, the
@@ -109,8 +106,8 @@ def confined(session, level):
         works = works or (has_gpu and "a broken module:" in ran.text)
         session.facts[f"confinement {level}"] = "works" if works else "does not work"
         note = (
-            f"devices: {'the GPU' if has_gpu else 'no GPU'}; native: {ran.why()}; status: "
-            f"{reached[0] if reached else '-'}"
+            f"devices: {'the GPU' if has_gpu else 'no GPU'}; native: {ran.why()}; level: "
+            f"{reached[1] if reached else '-'}"
         )
         verdict = "ok" if works else "FAIL"
         session.item(

@@ -65,34 +65,45 @@ def together(session, command, env, count):
     return [sum(slices[1:]) for slices in numbers]
 
 
-# Numbers of GPUs among two devices, devices that the daemon shows for each GPU, sizes, and whether
-# energy is measured. NVML's counter makes each figure with energy take 10 s.
-SPEED_SIZES = "8,64,1024,4096,16384,65536,262144,1048576"
-COMM = (
-    ("a GPU as two devices", 2, "2", SPEED_SIZES, False),
-    ("a GPU and a CPU device", 1, "1", SPEED_SIZES, False),
-    ("a GPU as two devices, with energy", 2, "2", "8", True),
-)
+# Numbers of GPUs among two devices, devices that the daemon shows for each GPU.
+COMM = (("a GPU as two devices", 2, "2"), ("a GPU and a CPU device", 1, "1"))
+COMM_SIZES = "8,64,1024,4096,16384,65536,262144,1048576"
 
 
 def comm(session):
-    """`penstock bench comm`: a GPU as two devices, and a GPU with a CPU device."""
-    for name, gpus, each, sizes, has_energy in COMM:
-        env = Pool(session, drivers=("cuda", "pocl")).serve
-        env.update(PENSTOCK_CUDA_EACH=each, PENSTOCK_NODES="none", PENSTOCK_CONFINE="off")
-        if not has_energy:
-            env["PENSTOCK_ENERGY_NVML"] = "/nonexistent"
-        command = [session.root / "bin/penstock", "bench", "comm", "--json", "--quick"]
-        command += ["--gpus", str(gpus), "--devices", "2", "--seconds", "0.2", "--sizes", sizes]
-        command += ["--path", "device", "--path", "host-tcp"]
-        result = session.command(f"comm, {name}", command, env, 100 if has_energy else 45)
-        row = session.judged(f"comm, {name}", result, result.why())
-        try:
-            found = json.loads(result.text[result.text.index("{\n") :])
-        except ValueError:
-            continue
-        row["points"] = found.get("points", found)
-        row["figures"] = ratios(found.get("points", []))
+    """`penstock bench comm` without energy: a GPU as two devices, and a GPU with a CPU device."""
+    for name, gpus, each in COMM:
+        compare_paths(
+            session,
+            name,
+            gpus,
+            COMM_SIZES,
+            45,
+            PENSTOCK_CUDA_EACH=each,
+            PENSTOCK_ENERGY_NVML="/nonexistent",
+        )
+
+
+def energy(session):
+    """The same with energy. NVML's counter makes each figure take 20 s."""
+    name, gpus, each = COMM[0]
+    compare_paths(session, name, gpus, "8", session.left(), PENSTOCK_CUDA_EACH=each)
+
+
+def compare_paths(session, name, gpus, sizes, limit_s, **more):
+    env = Pool(session, drivers=("cuda", "pocl")).serve
+    env.update(PENSTOCK_NODES="none", PENSTOCK_CONFINE="off", **more)
+    command = [session.root / "bin/penstock", "bench", "comm", "--json", "--quick"]
+    command += ["--gpus", str(gpus), "--devices", "2", "--seconds", "0.2", "--sizes", sizes]
+    command += ["--path", "device", "--path", "host-tcp"]
+    result = session.command(name, command, env, limit_s)
+    row = session.judged(name, result, result.why())
+    try:
+        found = json.loads(result.text[result.text.index("{\n") :])
+    except ValueError:
+        return
+    row["points"] = found.get("points", found)
+    row["figures"] = ratios(found.get("points", []))
 
 
 def ratios(points):
