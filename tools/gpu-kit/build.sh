@@ -77,7 +77,10 @@ copy() {
     # A static runtime is found by its symbols, so those of the examples stay.
     strip "$kit"/bin/* "$kit"/tests/c/* "$kit/programs/speed"
     find "$kit/lib" -type f -name '*.so*' -exec strip --strip-unneeded {} +
-    git -C "$POOL_ROOT" describe --always --dirty >"$kit/VERSION" || echo unknown >"$kit/VERSION"
+    {
+        git -C "$POOL_ROOT" describe --always --dirty || echo unknown
+        basename "$PENSTOCK_BIN"
+    } >"$kit/VERSION"
 }
 
 # With blocks of 512 bytes the archive ends with two of them.

@@ -22,7 +22,7 @@ archive for a machine with an NVIDIA GPU, and `gpu-kit/run` there writes `report
 """
 NONE = "\nNo GPU has been measured.\n"
 # Facts that say which machine gave the figures. The others name paths of that machine.
-FACTS = ("gpu", "memory", "confinement")
+FACTS = ("gpu", "build", "memory", "confinement")
 PATHS = re.compile(r"(unix:)?/(tmp|opt|usr/local|proc|home)/\S*")
 
 
@@ -53,6 +53,7 @@ def section(number, report):
     title = f"{card[0]}, driver {card[1].strip()}" if len(card) > 1 else card[0]
     lines = [
         f"\n## Run {number}: {title}\n",
+        f"Build: {facts.get('build', 'unknown')}.",
         f"Confinement of the workers: {facts.get('confinement', 'unknown')}.\n",
     ]
     lines += ["| step | findings |", "|---|---|"]

@@ -25,6 +25,7 @@ LEVELS = ("full", "files", "calls", "basic", "off")
 
 
 def work(session):
+    session.facts["build"] = ", ".join((session.root / "VERSION").read_text().split())
     machine(session)
     driver = session.driver
     session.facts["libcuda"] = str(driver.cuda)

@@ -102,8 +102,11 @@ def compare_paths(session, name, gpus, sizes, limit_s, **more):
         found = json.loads(result.text[result.text.index("{\n") :])
     except ValueError:
         return
-    row["points"] = found.get("points", found)
-    row["figures"] = ratios(found.get("points", []))
+    row["points"] = found.get("points", [])
+    row["figures"] = ratios(row["points"])
+    covered = {name for point in row["points"] for name in point["energy"]["covered"]}
+    if covered:
+        row["figures"]["energy is that of"] = ", ".join(sorted(covered))
 
 
 def ratios(points):
