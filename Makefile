@@ -122,6 +122,10 @@ bench-cuda: setup build ## CUDA programs beside hand-written OpenCL ones on the 
 bench-comm: setup build ## kernels that talk to each other, beside the ways through the host: ping-pong, bandwidth, barrier (about 7 minutes)
 	@$(BIN)/penstock bench comm --bars
 
+gpu-kit: setup build ## pack our programs and tests for a machine with an NVIDIA GPU, into target/gpu-kit (some minutes)
+	@tools/setup.sh cuda
+	@PENSTOCK_BIN=$(BIN) tools/gpu-kit/build.sh
+
 bench-ggas: setup build ## the applications of examples/ggas, communicating inside their kernels and by the host
 	@bench/ggas.py
 
@@ -204,4 +208,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

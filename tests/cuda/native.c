@@ -149,7 +149,7 @@ static void large(size_t first_bytes, size_t second_bytes) {
 
 /* A context's end frees everything it had, including its modules' variables, which are not
  * allocations of the program. */
-static void ended(void **context) {
+static void ended(void **context, int is_stand_in) {
     void *module;
     ptr table, address;
     size_t size, free_bytes, total;
@@ -160,7 +160,9 @@ static void ended(void **context) {
     GOOD(cuCtxSetCurrent, *context);
     EXPECT(CALL(cuModuleUnload, module) == 400);
     GOOD(cuMemGetInfo_v2, &free_bytes, &total);
-    EXPECT(free_bytes <= total && total - free_bytes < 4096);
+    EXPECT(free_bytes <= total);
+    /* A GPU keeps memory of its own for a context. */
+    if (is_stand_in) EXPECT(total - free_bytes < 4096);
     for (int i = 0; i < 100; i++) {
         GOOD(cuMemAlloc_v2, &address, (size_t)256);
         EXPECT(address != table);
@@ -214,7 +216,8 @@ int main(int count, char **arguments) {
     GOOD(cuModuleUnload, module);
     /* The stand-in has 128 MiB, of which 32 stay in use. */
     if (*wanted) large((size_t)50 << 20, (size_t)70 << 20);
-    ended(&context);
+    /* Handles and addresses after the end of a context are Penstock's promise, and not NVIDIA's. */
+    if (dlsym(library, "penstock_libcuda")) ended(&context, *wanted != 0);
     GOOD(cuCtxSynchronize);
     GOOD(cuDevicePrimaryCtxRelease_v2, 0);
     puts("Test PASSED");

@@ -343,6 +343,7 @@ fn access_of(access: Access) -> BitFlags<AccessFs> {
         Access::Read => read,
         Access::Run => read | AccessFs::Execute,
         Access::Device => read | AccessFs::WriteFile | AccessFs::IoctlDev,
+        Access::Write => read | AccessFs::WriteFile | AccessFs::Truncate,
         Access::Own => {
             let nodes = AccessFs::MakeChar | AccessFs::MakeBlock | AccessFs::Execute;
             AccessFs::from_all(ABI_KNOWN) & !nodes

@@ -51,6 +51,7 @@ pub(crate) fn surroundings(order: &Order) -> Surroundings {
         home: real_of(&order.home),
         key: real_of(&order.key),
         sessions: real_of(&order.sessions),
+        uses_cuda: Path::new(NVIDIA_CONTROL).exists() || path("PENSTOCK_LIBCUDA").is_some(),
         uses_ucx: variable::HEAP_TRANSPORT.value().is_some_and(|it| it == "ucx"),
     }
 }

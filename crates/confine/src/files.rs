@@ -11,6 +11,8 @@ pub enum Access {
     Run,
     /// Read, write and control devices, but make and remove nothing.
     Device,
+    /// Read, write and empty files that exist.
+    Write,
     /// Everything except device nodes.
     Own,
 }
@@ -78,6 +80,10 @@ pub const SYSTEM: &[(&str, Access, &str)] = &[
 /// Start of the names of device nodes in `/dev` that a worker may use. `drivers` lists them.
 pub const DEVICE_PREFIXES: &[&str] = &["nvidia", "xdma", "ipu", "davinci", "hisi_hdc", "devmm_svm"];
 
+/// The threads of this process. NVIDIA's driver writes their names to files there, and does not
+/// start where it cannot: `cuInit` fails with `CUDA_ERROR_OPERATING_SYSTEM` (seen with 580).
+const OWN_THREADS: &str = "/proc/self/task";
+
 /// Names of linkers that PoCL may run, and of what loads them.
 pub const LINKERS: &[&str] = &["ld", "ld.bfd", "ld.gold", "ld.lld", "lld", "ld.mold", "mold"];
 
@@ -136,6 +142,8 @@ pub struct Surroundings {
     pub key: Option<PathBuf>,
     /// The folder with the files of all sessions.
     pub sessions: Option<PathBuf>,
+    /// Whether the worker may find CUDA's driver.
+    pub uses_cuda: bool,
     /// Whether the worker uses UCX, which has its memory in `/dev/shm`.
     pub uses_ucx: bool,
 }
@@ -196,6 +204,9 @@ pub fn plan(around: &Surroundings) -> Plan {
     }
     for device in &around.devices {
         plan.add(device, Access::Device);
+    }
+    if around.uses_cuda {
+        plan.add(Path::new(OWN_THREADS), Access::Write);
     }
     for program in &around.programs {
         plan.add(program, Access::Run);
@@ -270,6 +281,12 @@ mod tests {
     }
 
     #[test]
+    fn nvidias_driver_may_name_its_threads() {
+        let plan = plan(&Surroundings { uses_cuda: true, ..around() });
+        assert_eq!(access(&plan, OWN_THREADS), Some(Access::Write));
+    }
+
+    #[test]
     fn secrets_are_below_no_rule() {
         let plan = plan(&around());
         for secret in [
@@ -333,6 +350,7 @@ mod tests {
         assert_eq!(own.len(), 1, "{own:?}");
         assert_eq!(access(&plan, "/var/cache/penstock/w1"), Some(Access::Own));
         assert_eq!(access(&plan, "/dev/nvidia0"), Some(Access::Device));
+        assert_eq!(access(&plan, OWN_THREADS), None);
         assert_eq!(access(&plan, "/usr/bin/ld"), Some(Access::Run));
         let with_ucx = super::plan(&Surroundings { uses_ucx: true, ..around });
         assert_eq!(access(&with_ucx, "/dev/shm"), Some(Access::Own));

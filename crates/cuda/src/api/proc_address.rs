@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::notice;
+use penstock_process::{log, notice};
 
 use super::table;
 use crate::edge::{CuResult, cu_entry, require, store, text};
@@ -124,7 +124,10 @@ cu_entry! {
         unsafe { get(symbol, function, version, flags, status) }
     }
     /// Always fails: the undocumented tables of the driver do not exist here.
-    fn cuGetExportTable(table: *mut *const c_void, _id: *const CUuuid) {
+    fn cuGetExportTable(table: *mut *const c_void, id: *const CUuuid) {
+        // SAFETY: the program promises that `id` is null or a name of 16 bytes.
+        let name = unsafe { id.as_ref() }.map_or(0, |id| u128::from_be_bytes(id.bytes));
+        log!(Debug, "the program asks for the undocumented table {name:032x}");
         notice::once_about(
             "cuGetExportTable",
             format_args!(

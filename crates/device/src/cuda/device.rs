@@ -1,5 +1,6 @@
 //! GPUs: their contexts and what the driver reports of them.
 
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint};
 use std::sync::{MutexGuard, OnceLock};
 
@@ -47,6 +48,12 @@ pub(super) fn all() -> &'static [&'static Device] {
     ALL.get().map_or(&[], Vec::as_slice)
 }
 
+thread_local! {
+    /// The context that is current on this thread. Each launch asks for it, and only
+    /// [`Device::enter`] changes it: a session has commands for CUDA or for OpenCL, not for both.
+    static CURRENT: Cell<CUcontext> = const { Cell::new(std::ptr::null_mut()) };
+}
+
 impl Device {
     pub(super) fn new(cuda: &'static Cuda, ordinal: CUdevice, is_shared: bool) -> Self {
         Self {
@@ -87,8 +94,14 @@ impl Device {
             check(unsafe { (self.cuda.cuDevicePrimaryCtxRetain)(&mut context, self.ordinal) })?;
             Ok(Address::new(context))
         });
+        let context = context?.get();
+        if CURRENT.get() == context {
+            return Ok(());
+        }
         // SAFETY: the context is never released.
-        check(unsafe { (self.cuda.cuCtxSetCurrent)(context?.get()) })
+        check(unsafe { (self.cuda.cuCtxSetCurrent)(context) })?;
+        CURRENT.set(context);
+        Ok(())
     }
 
     /// Whether its context has been made.

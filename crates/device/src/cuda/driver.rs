@@ -6,7 +6,9 @@ use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
-use penstock_cuda_sys::driver::{CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult};
+use penstock_cuda_sys::driver::{
+    CUDA_ERROR_NO_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult,
+};
 use penstock_process::{notice, variable};
 use penstock_wire::cuda;
 use penstock_wire::status::Status;
@@ -80,8 +82,12 @@ fn open() -> Option<Cuda> {
     std::mem::forget(library);
     let cuda = found?;
     // SAFETY: called before any other function; without a GPU it returns an error.
-    check(unsafe { (cuda.cuInit)(0) }).ok()?;
-    Some(cuda)
+    let code = unsafe { (cuda.cuInit)(0) };
+    if code != CUDA_SUCCESS && code != CUDA_ERROR_NO_DEVICE {
+        let name = code.entry().map_or("an unknown code".into(), |it| it.name.to_string_lossy());
+        notice::print(format_args!("CUDA's driver does not start: {name} ({})", code.0));
+    }
+    (code == CUDA_SUCCESS).then_some(cuda)
 }
 
 /// Translates a code. A lack of memory becomes OpenCL's code; other errors keep CUDA's number.

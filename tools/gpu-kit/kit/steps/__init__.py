@@ -1,0 +1,1 @@
+"""The steps of gpu-kit/run, some in each module."""
