@@ -9,8 +9,8 @@
 # target fail are kept in fuzz/artifacts, the corpus in fuzz/corpus.
 #
 # With --short, a stable compiler builds them with coverage and without a sanitizer. Each target
-# starts with the same seed and the same corpus. `make test-all` does this. Inputs that make a target
-# fail are kept in target/fuzz/artifacts.
+# starts with the same seed and the same corpus. `make test-all` does this. Inputs that make a
+# target fail are kept in target/fuzz/artifacts.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 . tests/tally.sh
