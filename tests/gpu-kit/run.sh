@@ -5,9 +5,9 @@
 #
 # The kit runs in an empty root without a network: Debian's from mmdebstrap if KIT_DEBIAN names a
 # release, or one that bubblewrap makes of this host's programs and libraries, without those that
-# the kit brings. In the first run, the driver is the stand-in of tests/cuda/native.sh. In the second
-# run it is Penstock's own libcuda.so.1 over a daemon with PoCL ("the chain"). Each step must run or
-# say what it lacks, in its time, and works.py says what must work.
+# the kit brings. In the first run, the driver is the stand-in of tests/cuda/native.sh. In the
+# second run it is Penstock's own libcuda.so.1 over a daemon with PoCL ("the chain"). Each step must
+# run or say what it lacks, in its time, and works.py says what must work.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
