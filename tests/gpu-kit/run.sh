@@ -3,20 +3,22 @@
 #
 #   tests/gpu-kit/run.sh ARCHIVE [--minutes N]
 #
-# The kit runs in an empty root without a network: Debian's from mmdebstrap, or, without that, one
-# that bubblewrap makes of this host's programs and C libraries. In the first run, the driver is the
-# stand-in of tests/cuda/native.sh; in the second run it is Penstock's own libcuda.so.1 over a
-# daemon with PoCL ("the chain"). Each step must run or say what it lacks, in its time.
+# The kit runs in an empty root without a network: Debian's from mmdebstrap if KIT_DEBIAN names a
+# release, or one that bubblewrap makes of this host's programs and libraries, without those that
+# the kit brings. In the first run, the driver is the stand-in of tests/cuda/native.sh. In the
+# second run it is Penstock's own libcuda.so.1 over a daemon with PoCL ("the chain"). Each step must
+# run or say what it lacks, in its time, and works.py says what must work.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 archive=$(realpath "${1:?usage: run.sh ARCHIVE [--minutes N]}")
 minutes=8
 [ "${2:-}" = --minutes ] && minutes=$3
+[ "$minutes" -gt 0 ] || exit 2
 bytes_max=$((48 << 20))
 work=$(mktemp -d "${TMPDIR:-/tmp}/gpu-kit-test.XXXXXX")
 daemon=
-trap '[ -n "$daemon" ] && kill "$daemon"; rm -rf "$work"' EXIT
+trap '[ -z "$daemon" ] || kill "$daemon"; rm -rf "$work"' EXIT
 failed=0
 
 report() { printf '%-4s gpu-kit/%-12s %s\n' "$1" "$2" "$3"; [ "$1" = ok ] || failed=1; }
@@ -40,30 +42,30 @@ if command -v mmdebstrap >/dev/null && [ -n "${KIT_DEBIAN:-}" ]; then
     view=(--ro-bind "$work/root" /)
 else
     view=(--tmpfs /)
-    for folder in /usr/bin /usr/lib/python3 /usr/lib/python3.* /bin /sbin /lib64 /usr/libexec; do
-        [ -e "$folder" ] && view+=(--ro-bind "$folder" "$folder")
+    for folder in /usr /bin /sbin /lib /lib64; do
+        [ -e "$folder" ] && view+=(--ro-bind "$(realpath "$folder")" "$folder")
     done
-    # Only libraries of packages that each Debian has, none of OpenCL's, LLVM's or ours.
+    # Without the libraries that the kit brings.
     libraries=/usr/lib/x86_64-linux-gnu
-    for library in "$libraries"/*.so*; do
-        case ${library##*/} in
-            *OpenCL* | *pocl* | *LLVM* | *clang* | *hwloc* | *cuda* | *nvidia*) ;;
-            *) view+=(--ro-bind "$library" "$library") ;;
-        esac
+    for folder in /usr/share/pocl "$libraries/pocl" /usr/lib/llvm-*; do
+        [ -d "$folder" ] && view+=(--tmpfs "$folder")
     done
-    view+=(--symlink "$libraries" /lib/x86_64-linux-gnu)
+    for library in "$libraries"/lib{OpenCL,pocl,LLVM,clang,hwloc,cuda,nvidia}*.so*; do
+        [ -f "$library" ] && [ ! -L "$library" ] && view+=(--ro-bind /dev/null "$library")
+    done
 fi
 
 # in_root COMMAND...: runs a command in the empty root.
 in_root() {
-    local places=(--proc /proc --dev /dev --tmpfs /tmp --bind "$work" "$work" --chdir "$work")
+    local places=(--proc /proc --dev /dev --ro-bind /sys /sys --tmpfs /tmp)
+    places+=(--bind "$work" "$work" --chdir "$work")
     local clean=(--unshare-net --clearenv --setenv PATH /usr/bin:/bin --setenv HOME "$work")
     timeout --kill-after=10 $((60 * minutes * 2 + 120)) bwrap "${view[@]}" "${places[@]}" \
         "${clean[@]}" "$@"
 }
 
-# try NAME OPTIONS...: one run of the kit. It must not outlast its time, and no step may fail for
-# another reason than that the driver is none of NVIDIA's.
+# try NAME OPTIONS...: one run of the kit. It must not outlast its time, no step may fall over, and
+# what needs no driver of NVIDIA's must work.
 try() {
     local name=$1 began=$SECONDS took lost
     shift
@@ -76,6 +78,10 @@ try() {
         [ ! -s "$work/$name/report.json" ]; then
         report FAIL "$name" "$took s, $lost steps that fell over"
         tail -n 30 "$work/$name.log" | sed 's/^/        | /'
+    elif ! python3 "$here/works.py" "$work/$name/report.json"; then
+        report FAIL "$name" "$took s"
+        tail -n 30 "$work/$name.log" | cut -c 1-200 | sed 's/^/        | /'
+        tail -n 5 "$work/second.log" 2>/dev/null
     else
         report ok "$name" "$took s: $(grep -c '^\[' "$work/$name.log") steps"
     fi
@@ -85,7 +91,7 @@ try standin --driver "$work/driver/libcuda.so.1" --gpu-name Stand-in
 echo "$kit/lib/pocl/libpocl.so.2" >"$work/vendors/pocl.icd"
 in_root env OCL_ICD_VENDORS="$work/vendors" POCL_DEVICES=pthread PENSTOCK_LIBCUDA=/none \
     LD_LIBRARY_PATH="$kit/lib/pocl" PENSTOCK_LIBOPENCL="$kit/lib/libOpenCL.so.1" \
-    "$kit/bin/penstock" serve --listen "unix:$work/chain.sock" >"$work/chain.log" 2>&1 &
+    "$kit/bin/penstock" serve --listen "unix:$work/chain.sock" >"$work/second.log" 2>&1 &
 daemon=$!
 try chain --driver "$kit/lib/cuda/libcuda.so.1" --driver-nodes "unix:$work/chain.sock"
 exit "$failed"

@@ -10,7 +10,7 @@ CUresult cuInit(unsigned flags) {
     char path[64];
     snprintf(path, sizeof path, "/proc/self/task/%d/comm", (int)gettid());
     FILE *name = fopen(path, "w");
-    if (!name) return OPERATING_SYSTEM;
+    if (!name) return 304; /* CUDA_ERROR_OPERATING_SYSTEM */
     fclose(name);
     return flags ? INVALID_VALUE : OK;
 }

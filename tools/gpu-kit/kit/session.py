@@ -67,8 +67,8 @@ class Session:
         row = {"name": step.name, "what": step.what, "limit_s": round(step.limit_s * self.scale)}
         self.steps.append(row)
         if self.left() < step.least_s:
-            row.update(verdict="skip", seconds=0, note="no time left")
-            self.say(f"skip {step.name}: no time left")
+            row.update(verdict="skip", seconds=0, note="too little time")
+            self.say(f"skip {step.name}: too little time")
             return
         thread = threading.Thread(target=self.guarded, args=(step, row), daemon=True)
         thread.start()
