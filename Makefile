@@ -98,7 +98,7 @@ test-all: ## `make test` and all that takes long: random campaigns, fuzzing, eac
 	@echo "all lanes: about three hours on two cores"
 	@tools/test.sh --lane all
 
-perf: ## what judges time, rates, shares and memory; nothing else may run beside it (about 15 minutes)
+perf: ## what judges time, rates, shares and memory; nothing else may run beside it (about 20 minutes)
 	@tools/test.sh --lane perf
 
 test-ucx: ## heaps between nodes over UCX, in a build with it (installs libucx0 and libucx-dev)
@@ -163,7 +163,7 @@ lint: setup-lint ## formatting, Clippy, documentation, spelling, and the rules o
 check: setup-lint ## what needs no device and no daemon: lint, and the tests of the crates that decide (for the inner loop)
 	@tools/check.sh
 
-planted: setup-lint ## show that each rule, each stage and each runner of the tests fails on a planted violation (some minutes)
+planted: setup-lint ## show that each rule and each runner of the tests fails on a planted violation (some minutes)
 	@tools/policy/planted.sh
 	@tools/proof/planted.py
 

@@ -8,8 +8,9 @@
 
 Each case adds a line to the file that TEST_TALLY names: `PASSED FAILED SKIPPED`, the name, the
 seconds and the runner, separated by tabs. Before them stands `plan`, the number of lines that will
-come, and the runner, so that a runner that dies early is noticed. With TEST_PLANT=RUNNER the runner
-has one more case, which fails; with TEST_PLANT=RUNNER:hang it hangs.
+come, and the runner, so that a runner that dies early is noticed. With
+TEST_PLANT=RUNNER the runner runs one case that fails in place of its own; with
+TEST_PLANT=RUNNER:hang this case hangs.
 """
 
 import contextlib

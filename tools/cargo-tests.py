@@ -17,6 +17,7 @@ A test that cannot check on this host all that it should calls `penstock_trial::
 skipped. The reasons stand below the line of the program.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -32,6 +33,8 @@ from concurrent.futures import ThreadPoolExecutor
 # A test that takes this long hangs. The limit of a program is one of silence: it counts from the
 # last test of the program that has ended.
 TEST_LIMIT_S = 180 * max(1.0, float(os.environ.get("PENSTOCK_TEST_SLOWNESS", "1")))
+# Time for the last output of a program that has ended.
+READER_S = 5
 OUTPUT_LINES_SHOWN = 60
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored;", re.MULTILINE)
 PASSED = re.compile(r"^test (\S+)(?: - should panic)? \.\.\. ok", re.MULTILINE)
@@ -180,18 +183,27 @@ class Watched:
         ended = threading.Event()
         watch = threading.Thread(target=self.watch, args=[ended], daemon=True)
         watch.start()
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if ENDED.match(line):
-                self.heard = time.monotonic()
+        reader = threading.Thread(target=self.read, daemon=True)
+        reader.start()
         code = self.process.wait()
         ended.set()
+        # What the program has left behind may hold the pipe.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        reader.join(READER_S)
         if self.hangs:
+            code = -signal.SIGKILL
             self.lines.append(
                 f"\nended, because no test ended for {TEST_LIMIT_S:.0f} s; not ended: "
             )
             self.lines.append(", ".join(self.unfinished()) + "\n")
         return "".join(self.lines), code
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append(line)
+            if ENDED.match(line):
+                self.heard = time.monotonic()
 
     def watch(self, ended):
         while not ended.wait(1):

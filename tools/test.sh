@@ -17,7 +17,7 @@ export PROFILE=proof RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarning
 # PENSTOCK_BIN names another build.
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$CARGO_TARGET_DIR/$PROFILE}
 case " $* " in
-    *" --only "* | *" --repeat "* | *" --list "* | *" --help "*) ;;
+    *" --only"* | *" --repeat"* | *" --list "* | *" --help "* | *" -h "*) ;;
     *)
         # A build of a fresh clone never reads what incremental compilation saves: 6 GB beside 3 GB
         # of results. Cargo keeps the incremental build of the inner loop beside this one.
@@ -29,6 +29,10 @@ case " $* " in
         ;;
 esac
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
+if ! command -v clippy-driver >/dev/null; then
+    echo "Clippy is the compiler of the tests, and is missing: rustup component add clippy rustfmt" >&2
+    exit 1
+fi
 python=.venv/bin/python
 [ -x $python ] || python=python3
 exec $python tools/proof "$@"

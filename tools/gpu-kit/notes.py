@@ -79,10 +79,19 @@ def section(number, report):
 def frameworks(items):
     """Returns a table with one row for each program of a framework and each way to run it."""
     rows = {}
+    # JAX computes on the processor where it finds no GPU, and says so only in its list of devices.
+    on_gpu = {
+        item["name"].partition(": ")[0]
+        for item in items
+        if item["name"].endswith(": devices") and item["verdict"] == "ok"
+        if "pool: [CpuDevice" not in item["note"]
+    }
     for item in items:
         program, _, stage = item["name"].partition(": ")
         if item["step"] != "frameworks" or not stage:
             continue
+        if program.startswith("JAX") and program not in on_gpu:
+            item = item | {"verdict": "lacks", "note": "JAX found no GPU on the pool"}
         good, lacking, why = rows.setdefault(program, ([], [], []))
         if item["verdict"] == "ok":
             good.append(stage)

@@ -9,10 +9,12 @@
 --list    lists the stages of the lane
 
 A heavy stage starts many processes. One heavy stage runs at a time, and beside it one light stage.
-The results are also in target/proof.json: of which commit they are, and the times of each stage.
+The results of a whole run are also in target/proof.json: of which commit they are, and the times of
+each stage. CPU time is that of processes for which another process of the stage has waited.
 """
 
 import argparse
+import fcntl
 import os
 import subprocess
 import sys
@@ -30,6 +32,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ["PENSTOCK_BIN"])
 PROGRAMS = Path(os.environ.get("PENSTOCK_PROGRAMS", TARGET / "programs"))
 LOGS = TARGET / "test-logs"
+PROOF = TARGET / "proof.json"
 # A run in the lane `test` that takes longer hangs, or nobody waits for it.
 WATCHDOG_S = 40 * 60
 LOG_LINES_SHOWN = 60
@@ -39,6 +42,14 @@ SUMMARY = " passed, "
 
 def line(verdict, name, seconds, note):
     return f"{verdict:<4} {name:<32} {seconds:>7.1f} s  {note}"
+
+
+def broken(result, name, say):
+    """Counts a failure that no case has told."""
+    result.counts.failed += 1
+    result.failures.append(name)
+    result.names.append(name)
+    say([line("FAIL", name, 0, "")])
 
 
 class Run:
@@ -78,6 +89,8 @@ class Run:
         ended = work.Job(label, words, limit, environment, take).finish()
         (LOGS / f"{stage.name}-{number}.log").write_text("\n".join(lines) + "\n")
         result.cpu_s += ended.cpu
+        if ended.left:
+            say([f"        | {label} left {ended.left} processes behind, which were ended"])
         tally = counts.read(tally_file)
         if command.case:
             self.one_case(command.case, ended, shown, tally, say)
@@ -94,7 +107,7 @@ class Run:
         if ended.code == 0:
             tally.counts.passed = 1
             say([line("ok", name, ended.wall, note)])
-        elif ended.code == 77:
+        elif ended.code == 77 and not name.startswith("lint/"):
             tally.counts.skipped = 1
             say([line("skip", name, ended.wall, f"SKIPPED: {note}")])
         else:
@@ -122,7 +135,13 @@ class Run:
         kept = []
         say = self.say if live else kept.extend
         for number, command in enumerate(stage.of(self.lane)):
-            self.command(stage, number, command, result, say)
+            try:
+                self.command(stage, number, command, result, say)
+            except Exception as error:
+                # Without this, a stage in a thread of its own could break in silence.
+                broken(result, f"{stage.name}: {' '.join(command.words)}: {error!r}", say)
+        if result.counts.all == 0:
+            broken(result, f"{stage.name}: the stage told no results", say)
         result.wall_s = time.monotonic() - began
         self.say(kept)
 
@@ -172,7 +191,9 @@ def build():
     return result
 
 
-def summary(results, lane, began):
+def summary(results, lane, began, proven):
+    """Prints the counts. `proven` is the state of the sources before the build, or `None` if this
+    run is only a part, which proves nothing."""
     budgets = tomllib.loads((ROOT / "tools/proof/budget.toml").read_text()).get(lane, {})
     total = counts.Counts()
     failures = []
@@ -186,7 +207,9 @@ def summary(results, lane, began):
     print(f"took {wall:.0f} s, and {cpu:.0f} s of CPU time; logs in {LOGS}")
     for name in failures:
         print(f"FAILED {name}")
-    counts.write_proof(TARGET / "proof.json", results, total, lane, wall, budgets)
+    if proven:
+        proven |= {"lane": lane, "wall_s": round(wall, 1)}
+        counts.write_proof(PROOF, proven, results, total, budgets)
     print(total, flush=True)
     return 1 if total.failed or not total.passed else 0
 
@@ -248,17 +271,26 @@ def main():
             print(f"{stage.name:<11} {stage.proves}")
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
+    alone = open(LOGS / "lock", "w")
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"another run of the tests uses {TARGET}: wait for its end, or end it")
+    work.end_at_signals()
     began = time.monotonic()
     if asked.lane == stages.TEST and not asked.repeat:
         work.watch(WATCHDOG_S * work.slowness())
     if asked.repeat:
         return repeat(chosen, asked.lane, asked.repeat, asked.beside)
-    results = []
+    results, proven = [], None
+    if not only:
+        PROOF.unlink(missing_ok=True)
+        proven = counts.sources() | {"programs": str(BIN)}
     if not only or "build" in only:
         results.append(build())
         if results[0].failures:
-            return summary(results, asked.lane, began)
-    return summary(results + Run(asked.lane).all(chosen), asked.lane, began)
+            return summary(results, asked.lane, began, proven)
+    return summary(results + Run(asked.lane).all(chosen), asked.lane, began, proven)
 
 
 sys.exit(main())

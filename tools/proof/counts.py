@@ -96,19 +96,23 @@ def git(*arguments):
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def write_proof(file, results, total, lane, wall_s, budgets):
-    """Writes what was proven of which commit."""
-    changed = git("status", "--porcelain")
-    proof = {
+def sources():
+    """Returns which sources are there: the commit, and whether nothing else has changed."""
+    return {
         "commit": git("rev-parse", "HEAD"),
-        "clean": changed == "",
-        "lane": lane,
+        "clean": git("status", "--porcelain") == "",
+    }
+
+
+def write_proof(file, proven, results, total, budgets):
+    """Writes what was proven of which sources. They must not have changed meanwhile."""
+    proof = proven | {
+        "unchanged": sources().items() <= proven.items(),
         "ended": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "cores": os.cpu_count(),
         "passed": total.passed,
         "failed": total.failed,
         "skipped": total.skipped,
-        "wall_s": round(wall_s, 1),
         "cpu_s": round(sum(result.cpu_s for result in results), 1),
         "stages": {
             result.name: {

@@ -56,7 +56,10 @@ def verdict(tally, ended):
 
 def main():
     os.chdir(ROOT)
-    chosen = sys.argv[1:] or [stage.name for stage in stages.STAGES]
+    names = [stage.name for stage in stages.STAGES]
+    chosen = sys.argv[1:] or names
+    if not set(chosen) <= set(names):
+        sys.exit(f"there are these stages: {' '.join(names)}")
     good = bad = 0
     seen = set()
     for stage in stages.STAGES:

@@ -79,12 +79,16 @@ class Ended:
 
 RUNNING = {}
 RUNNING_LOCK = threading.Lock()
+# No job starts any more.
+STOPPED = threading.Event()
 
 
 class Job:
     """A command that runs. `take` gets each line of its output."""
 
     def __init__(self, name, command, limit_s, environment, take):
+        if STOPPED.is_set():
+            raise RuntimeError("the run ends")
         self.name, self.limit_s, self.take = name, limit_s * slowness(), take
         self.mark = uuid.uuid4().hex
         self.began = time.monotonic()
@@ -105,6 +109,9 @@ class Job:
         pids = marked(self.mark)
         self.hang = [f"{self.name}: {why}", *stacks(pids)]
         end_all(self.mark)
+        # The first process has no mark before it runs its program.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def read(self):
         for line in self.process.stdout:
@@ -135,11 +142,23 @@ class Job:
 
     @staticmethod
     def stop_all(why):
+        STOPPED.set()
         with RUNNING_LOCK:
             jobs = list(RUNNING.values())
         for job in jobs:
             job.stop(why)
         return [job.name for job in jobs]
+
+
+def end_at_signals():
+    """Makes SIGINT and SIGTERM end all jobs before this process."""
+
+    def end(number, _):
+        Job.stop_all("the run was ended by a signal")
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
 
 
 def watch(limit_s):
