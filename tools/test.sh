@@ -30,7 +30,7 @@ case " $* " in
 esac
 [ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 if ! command -v clippy-driver >/dev/null; then
-    echo "Clippy is the compiler of the tests, and is missing: rustup component add clippy rustfmt" >&2
+    echo "the tests are built by Clippy, which is missing: rustup component add clippy" >&2
     exit 1
 fi
 python=.venv/bin/python
