@@ -107,7 +107,7 @@ test-ucx: ## heaps between nodes over UCX, in a build with it (installs libucx0 
 test-programs: setup build ## the slow real programs on all pools: clpeak, OpenMM, OpenCV (about 5 minutes), LAMMPS (a build of 10 minutes)
 	@tools/setup.sh programs
 	@tools/lammps.sh
-	@PENSTOCK_BIN=$(BIN) tools/test.sh --only programs --lane slow
+	@PENSTOCK_BIN=$(BIN) tools/test.sh --only programs --lane all
 
 bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes); BESIDE=FOLDER: beside another build, too
 	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench $(if $(BESIDE),--beside $(abspath $(BESIDE)))
