@@ -215,8 +215,9 @@ impl Workers {
         });
         let dying = (!self.dying.is_empty()).then(|| now + DYING_LOOK);
         let refill = self.refill.next_look(self.census(), now);
-        let sharing = self.sharing.next_look();
-        starts.chain(refill).chain(self.line.next_note()).chain(dying).chain(sharing).min()
+        let leaving = self.groups.as_ref().ok().and_then(|groups| groups.next_look(now));
+        let looks = [refill, self.line.next_note(), dying, leaving, self.sharing.next_look()];
+        starts.chain(looks.into_iter().flatten()).min()
     }
 
     fn census(&self) -> Census {

@@ -30,6 +30,8 @@ use place::{Controller, OWN_LEAF, Ownership, Seen, WORKER_PREFIX, judge, locate}
 
 /// Longest wait for the end of processes that a dead daemon has left, or that were just killed.
 const END_MAX: Duration = Duration::from_secs(2);
+/// Time between two attempts to remove a group whose last processes are ending.
+const LEAVING_LOOK: Duration = Duration::from_millis(100);
 
 /// The groups of a daemon's workers.
 #[derive(Debug)]
@@ -169,6 +171,13 @@ impl Groups {
             Ok(_) => Err("the controller memory is not delegated to the daemon".into()),
             Err(why) => Err(format!("{why}; {}", why.remedy())),
         }
+    }
+
+    /// Removes groups whose last processes have ended, and returns when to look again, if some have
+    /// not: Linux ends processes in its own time, and tells nobody.
+    pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
+        self.sweep();
+        (!self.leaving.lock().is_empty()).then(|| now + LEAVING_LOOK)
     }
 
     /// Removes groups whose last processes have ended.
@@ -409,8 +418,12 @@ mod tests {
         drop(group);
         assert_eq!(text(path.join("cgroup.kill")), "1");
         // A folder with files cannot be removed, as a group with processes.
-        assert_eq!(groups.leaving.lock().len(), 1);
+        let now = Instant::now();
+        assert_eq!(groups.next_look(now), Some(now + LEAVING_LOOK));
         fs::remove_dir_all(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(groups.next_look(now), None);
+        assert!(!path.exists());
         drop(groups);
         assert_eq!(text(own.join("cgroup.procs")), me);
         assert_eq!(text(own.join("cgroup.subtree_control")), "-cpu");
