@@ -31,7 +31,7 @@ pub fn with_header(source: &[u8]) -> Cow<'_, [u8]> {
 }
 
 fn contains(text: &[u8], what: &[u8]) -> bool {
-    text.windows(what.len()).any(|window| window == what)
+    memchr::memmem::find(text, what).is_some()
 }
 
 /// Returns whether a line is `#include <ggas.h>` or `#include "ggas.h"`, with any allowed spaces.

@@ -30,8 +30,12 @@ impl Random {
 
     /// Returns `count` bytes.
     pub fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let words = std::iter::repeat_with(|| self.number().to_le_bytes());
-        words.take(count.div_ceil(8)).flatten().take(count).collect()
+        let mut bytes = vec![0; count.next_multiple_of(8)];
+        for word in bytes.chunks_exact_mut(8) {
+            word.copy_from_slice(&self.number().to_le_bytes());
+        }
+        bytes.truncate(count);
+        bytes
     }
 }
 

@@ -38,6 +38,8 @@ pub struct Headers {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeaderFile {
     pub path: Vec<u8>,
+    /// Megabytes, which are copied as a whole and not byte by byte.
+    #[serde(with = "serde_bytes")]
     pub text: Vec<u8>,
 }
 

@@ -132,7 +132,7 @@ fn may_include(text: &[u8]) -> bool {
             return true;
         }
     }
-    let has = |what: &[u8]| text.windows(what.len()).any(|part| part == what);
+    let has = |what: &[u8]| memchr::memmem::find(text, what).is_some();
     // The other spelling of `#`, and the question for a file.
     has(b"%:") || (has_condition && has(b"__has_include"))
 }

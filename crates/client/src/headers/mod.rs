@@ -57,5 +57,5 @@ pub(crate) fn for_build(
 
 /// Returns whether a kernel of this source may print.
 pub(crate) fn prints(source: &[u8]) -> bool {
-    source.windows(b"printf".len()).any(|part| part == b"printf")
+    memchr::memmem::find(source, b"printf").is_some()
 }

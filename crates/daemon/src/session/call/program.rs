@@ -152,7 +152,7 @@ fn answer(shared: &SharedSession, request: Id<kind::Request>, report: Result<Bui
 
 /// Whether a source may print. If so, output is collected before the end of commands is told.
 fn may_print(source: &[u8]) -> bool {
-    source.windows(b"printf".len()).any(|window| window == b"printf")
+    memchr::memmem::find(source, b"printf").is_some()
 }
 
 impl Serve<to_worker::CreateProgramWithSource> for Session {
