@@ -8,8 +8,7 @@
 --beside  with --repeat: every second time, LOAD endless loops run beside the tests
 --list    lists the stages of the lane
 
-A heavy stage starts many processes. One heavy stage runs at a time, and beside it one light stage.
-The results of a whole run are also in target/proof.json: of which commit they are, and the times of
+Two stages run at a time, the longest ones first, and in the lane `perf` one. The results of a whole run are also in target/proof.json: of which commit they are, and the times of
 each stage. CPU time is that of processes for which another process of the stage has waited.
 """
 
@@ -59,6 +58,7 @@ class Run:
     def __init__(self, lane):
         self.lane = lane
         self.printing = threading.Lock()
+        self.choosing = threading.Lock()
 
     def say(self, lines):
         with self.printing:
@@ -131,36 +131,48 @@ class Run:
             say([line("FAIL", label, ended.wall, complaint)])
             say([f"        | {text}" for text in ended.hang])
 
-    def stage(self, stage, result, live):
+    def stage(self, stage, result):
         began = time.monotonic()
-        kept = []
-        say = self.say if live else kept.extend
+
+        def say(lines):
+            # Two stages print at a time, so a line of details says of which stage it is.
+            self.say([text.replace("        |", f"{stage.name:<8}|", 1) for text in lines])
+
         for number, command in enumerate(stage.of(self.lane)):
             try:
                 self.command(stage, number, command, result, say)
             except Exception as error:
-                # Without this, a stage in a thread of its own could break in silence.
+                # Without this, the thread of a stage could break in silence.
                 broken(result, f"{stage.name}: {' '.join(command.words)}: {error!r}", say)
         if result.counts.all == 0:
             broken(result, f"{stage.name}: the stage told no results", say)
         result.wall_s = time.monotonic() - began
-        self.say(kept)
 
     def all(self, chosen):
         """Runs the stages, and returns their results in the order of the table."""
+        budgets = budgets_of(self.lane)
         results = {stage.name: counts.StageResult(stage.name) for stage in chosen}
+        # What starts last decides when the run ends, so that should be short.
+        waiting = sorted(chosen, key=lambda stage: budgets.get(stage.name, 0))
 
-        def row(heavy):
-            for stage in chosen:
-                if stage.heavy == heavy:
-                    # The lines of light stages are printed together, when the stage has ended.
-                    self.stage(stage, results[stage.name], live=heavy)
+        def row():
+            while True:
+                with self.choosing:
+                    if not waiting:
+                        return
+                    stage = waiting.pop()
+                self.stage(stage, results[stage.name])
 
-        light = threading.Thread(target=row, args=[False])
-        light.start()
-        row(True)
-        light.join()
+        rows = [threading.Thread(target=row) for _ in range(stages.WIDTH[self.lane])]
+        for thread in rows:
+            thread.start()
+        for thread in rows:
+            thread.join()
         return list(results.values())
+
+
+def budgets_of(lane):
+    return tomllib.loads((ROOT / "tools/proof/budget.toml").read_text()).get(lane, {})
 
 
 def build():
@@ -195,7 +207,7 @@ def build():
 def summary(results, lane, began, proven):
     """Prints the counts. `proven` is the state of the sources before the build, or `None` if this
     run is only a part, which proves nothing."""
-    budgets = tomllib.loads((ROOT / "tools/proof/budget.toml").read_text()).get(lane, {})
+    budgets = budgets_of(lane)
     total = counts.Counts()
     failures = []
     print()

@@ -11,6 +11,9 @@ LANES = {
     ALL: "the same, and all that takes long: random campaigns, fuzzing, each attack at each level",
     PERF: "what judges time, rates, shares and memory: run it alone",
 }
+# How many stages run at the same time. A stage waits for half of its time, so two of them keep two
+# cores busy. Measurements run alone.
+WIDTH = {TEST: 2, ALL: 2, PERF: 1}
 # The longest runner takes 300 s on a host with two cores, and each of its cases has a limit of its
 # own. So this limit is for a runner that is broken, also on a host that is a quarter as fast.
 RUNNER_LIMIT_S = {TEST: 1800, ALL: 7200, PERF: 7200}
@@ -38,9 +41,6 @@ class Stage:
     name: str
     proves: str
     commands: dict
-    # A heavy stage starts many processes. Only one heavy stage runs at a time.
-    heavy: bool = True
-    needs: tuple = ("build",)
 
     def of(self, lane):
         """Returns the commands of this stage in a lane: `all` contains `test`."""
@@ -181,12 +181,11 @@ def scripts(*names, perf=False):
 RUST = "tools/cargo-tests.py"
 
 STAGES = [
-    Stage("lint", "the sources keep the rules", {TEST: lint()}, heavy=False),
+    Stage("lint", "the sources keep the rules", {TEST: lint()}),
     Stage(
         "pure",
         "decisions and computations, without a device and a daemon",
         {TEST: [runner(f"{RUST} pure")]},
-        heavy=False,
     ),
     Stage(
         "cargo",
