@@ -21,6 +21,7 @@ import confinement
 import daemons
 import escapes
 import fairness
+import flight
 import greed
 import isolation
 import outgoing
@@ -49,6 +50,7 @@ ATTACKS = [
         isolation,
         confinement,
         escapes,
+        flight,
         users,
         builds,
         outgoing,

@@ -266,17 +266,29 @@ fn has_connections(context: &Context) -> bool {
 }
 
 /// A worker has connected sockets from its daemon, and must not connect them to anything else.
-/// A pair of datagram sockets is refused because each of them could send to any other such socket.
-/// These kinds have the second bit of the number.
+/// A pair of datagram sockets could send to any other such socket. Any pair could hold descriptors
+/// that nobody receives: Linux counts them for all processes of the user together, and at some
+/// number the daemon could hand no more clients to workers.
 fn connections() -> [Call; 2] {
     let why = "reaches services of this host and networks";
-    let is_unix = Argument { place: 0, test: Test::Is(libc::AF_UNIX.unsigned_abs()) };
-    let kind = u64::from(libc::SOCK_DGRAM.unsigned_abs());
-    let pair = vec![is_unix, Argument { place: 1, test: Test::Has(kind) }];
+    let pair = "holds descriptors that nobody receives";
     [
         call("connect", libc::SYS_connect, why, Vec::new()),
-        call("socketpair", libc::SYS_socketpair, why, vec![pair]),
+        call("socketpair", libc::SYS_socketpair, pair, Vec::new()),
     ]
+}
+
+/// Returns the calls that send descriptors. They are forbidden from the moment at which a worker
+/// gets a client who could not send the daemon's descriptors by himself. Such a client can leave
+/// them in his end of the link, where they count as those of a pair do.
+///
+/// The limit of a sender ([`crate::limits`]) does not suffice: the kernel looks at it before it
+/// counts what the call sends, and in between, any number of threads can wait.
+#[must_use]
+pub fn sends() -> [Call; 2] {
+    let why = "leaves descriptors of the daemon's user where nobody receives them";
+    [("sendmsg", libc::SYS_sendmsg), ("sendmmsg", libc::SYS_sendmmsg)]
+        .map(|(name, number)| call(name, number, why, Vec::new()))
 }
 
 /// Sends that also connect. Landlock does not see these connections.
@@ -384,7 +396,6 @@ mod tests {
             (libc::SYS_execve, 0),
             (libc::SYS_ioctl, 0),
             (libc::SYS_socket, libc::AF_NETLINK as u64),
-            (libc::SYS_socketpair, libc::AF_UNIX as u64),
             (libc::SYS_clone, SPAWN_FLAGS),
             (libc::SYS_clone, (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64),
             (libc::SYS_kill, u64::from(PROCESS)),
@@ -443,11 +454,8 @@ mod tests {
             assert!(is_forbidden(&context(), number, unix), "{number}");
             assert!(!is_forbidden(&service, number, unix), "{number}");
         }
-        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW, libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
             assert!(pair(&context(), kind) && !pair(&service, kind), "{kind}");
-        }
-        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
-            assert!(!pair(&context(), kind), "{kind}");
         }
         let inet = u64::from(libc::AF_INET.unsigned_abs());
         assert!(is_forbidden(&service, libc::SYS_socket, inet));
