@@ -6,19 +6,23 @@ see, the one kind of process that may start, and files that the daemon must clea
 
 import contextlib
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
+from pathlib import Path
 
 import confinement
-from confinement import DRIVERS, LEVELS, At, Kernel, node_at, own_folder
+from confinement import DRIVERS, INTEL, LEVELS, At, Kernel, node_at, own_folder
 from patience import lane, wait_for
 from processes import is_alive, tree
 from wire import Client, mem_arg
 
 # Numbers of system calls on x86-64.
 WRITE, PIPE, SOCKET, CONNECT, CLONE, FCNTL, CHDIR, MKDIR = 1, 22, 41, 42, 56, 72, 80, 83
+FCHMOD, UTIMENSAT = 91, 280
 CHMOD, PAUSE, SETPRIORITY, INOTIFY_ADD_WATCH, INOTIFY_INIT, FCHMODAT2 = 90, 34, 141, 254, 294, 452
 F_SETFL, F_SETOWN, F_SETSIG, O_ASYNC = 4, 8, 10, 0o20000
 AT_FDCWD = -100
@@ -106,6 +110,29 @@ def opens_a_key_to_others(node, kernel):
     return opened
 
 
+def makes_a_file_set_its_user(node, kernel):
+    """A descriptor for reading is enough to change the mode of a file. A program of root that has
+    this mode gives its rights to everybody."""
+    file = readable(node)
+    kernel.call(FCHMOD, kernel.open(file), 0o4755)
+    changed = file.stat().st_mode & 0o7777 == 0o4755
+    file.chmod(0o644)
+    return changed
+
+
+def changes_the_time_of_a_file(node, kernel):
+    file = readable(node)
+    kernel.call(
+        UTIMENSAT, kernel.open(file), 0, kernel.put(1024, struct.pack("<4q", 7, 7, 7, 7)), 0
+    )
+    return file.stat().st_mtime_ns == 7 * 10**9 + 7
+
+
+def readable(node):
+    """Returns a file that workers may only read."""
+    return next(Path(node.env["OCL_ICD_VENDORS"]).glob("*.icd"))
+
+
 def watches_a_folder(node, kernel):
     """It learns which files of a folder others use."""
     file = kernel.call(INOTIFY_INIT, os.O_NONBLOCK)
@@ -134,6 +161,8 @@ def connects_to_a_service_with_a_path(node, kernel):
 STOPPED_BY = {
     signals_by_a_descriptor: "calls",
     opens_a_key_to_others: "calls",
+    makes_a_file_set_its_user: "calls",
+    changes_the_time_of_a_file: "calls",
     watches_a_folder: "calls",
     # Root has rights that its workers give up.
     changes_the_priority_of_the_daemon: "basic" if os.getuid() == 0 else "calls",
@@ -147,9 +176,20 @@ def at_full(level, driver, run):
     return lane("test" if (level, driver) == ("full", "pocl") else "all")(run)
 
 
+@contextlib.contextmanager
+def vendors_of(driver):
+    """Makes a folder with the driver's file, which workers may read. Returns the variables that
+    name it."""
+    file = {"pocl": Path("/etc/OpenCL/vendors/pocl.icd"), "intel": INTEL / "intel.icd"}[driver]
+    with tempfile.TemporaryDirectory(prefix="penstock-vendors.") as folder:
+        os.chmod(folder, 0o755)
+        shutil.copyfile(file, Path(folder, file.name))
+        yield {"OCL_ICD_VENDORS": folder, "OPENCL_VENDOR_PATH": folder}
+
+
 def escapes_at(level, driver):
     def run(_):
-        with node_at(level, driver) as node:
+        with vendors_of(driver) as vendors, node_at(level, driver, environment=vendors) as node:
             node.settle()
             kernel = Kernel(node)
             wrong = []

@@ -85,7 +85,10 @@ const ALWAYS: &[(&str, c_long, &str)] = always! {
         SYS_clock_adjtime SYS_adjtimex SYS_sethostname SYS_setdomainname SYS_vhangup;
     "runs a program that has no path": SYS_execveat;
     "changes files that it may not open, because Landlock does not see this":
-        SYS_fchmodat SYS_fchownat SYS_setxattr SYS_lsetxattr SYS_removexattr SYS_lremovexattr;
+        SYS_fchmodat SYS_fchownat SYS_setxattr SYS_lsetxattr SYS_removexattr SYS_lremovexattr
+        SYS_utimensat;
+    "changes files that it may only read, so that a worker of root could give away its rights":
+        SYS_fchmod SYS_fchown SYS_fsetxattr SYS_fremovexattr;
     "observes which files others use, because Landlock does not see this": SYS_inotify_add_watch;
 };
 
@@ -105,7 +108,7 @@ const ALWAYS_HERE: &[(&str, c_long, &str)] = always! {
     "runs code in the kernel": SYS_kexec_file_load;
     "starts a process as no driver does": SYS_fork SYS_vfork;
     "changes files that it may not open, because Landlock does not see this":
-        SYS_chmod SYS_chown SYS_lchown;
+        SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat;
     "reaches hardware, or old corners of the kernel":
         SYS_iopl SYS_ioperm SYS_modify_ldt SYS_uselib SYS__sysctl SYS_ustat SYS_nfsservctl
         SYS_lookup_dcookie;
@@ -145,21 +148,30 @@ const PRCTL: [u32; 5] = [
 
 /// Operations of `fcntl` that choose the process and the signal of a descriptor. The system then
 /// sends any signal, also SIGKILL, to any process of the same user, and no filter of `kill` sees
-/// it.
-const FCNTL: [i32; 3] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX];
+/// it. The last two make others wait for a file, or tell who uses a folder. A descriptor for
+/// reading is enough for them.
+const FCNTL: [i32; 5] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_SETLEASE, libc::F_NOTIFY];
 
 /// From `asm-generic/fcntl.h`, which all processors of [`crate::filter`] share.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 
-/// Requests of `ioctl` on every descriptor or terminal, each with what it does. The first two do
-/// the same as `F_SETOWN`; `asm-generic/sockios.h` has their numbers.
-const IOCTL: [libc::Ioctl; 5] = [
-    0x8901, // FIOSETOWN
-    0x8902, // SIOCSPGRP
-    libc::TIOCSTI,
-    libc::TIOCLINUX,
-    libc::TIOCSETD,
+/// Requests of `ioctl` on every descriptor or terminal. The first two do the same as `F_SETOWN`;
+/// `asm-generic/sockios.h` has their numbers. Those of `linux/fs.h`, `linux/fsverity.h` and
+/// `linux/fscrypt.h` change a file that is open for reading.
+const IOCTL: [u32; 12] = [
+    0x8901,      // FIOSETOWN
+    0x8902,      // SIOCSPGRP
+    0x5412,      // TIOCSTI
+    0x541c,      // TIOCLINUX
+    0x5423,      // TIOCSETD
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x4004_6602, // FS_IOC32_SETFLAGS
+    0x4008_7602, // FS_IOC_SETVERSION
+    0x4004_7602, // FS_IOC32_SETVERSION
+    0x401c_5820, // FS_IOC_FSSETXATTR
+    0x4080_6685, // FS_IOC_ENABLE_VERITY
+    0x800c_6613, // FS_IOC_SET_ENCRYPTION_POLICY
 ];
 
 /// The value of `personality` that only asks.
@@ -211,17 +223,14 @@ fn by_argument(context: &Context) -> Vec<Call> {
         call(
             "fcntl",
             libc::SYS_fcntl,
-            "has the system signal another process",
+            "has the system signal another process, or reaches others through a file",
             FCNTL.map(|operation| vec![at(1, Test::Is(operation.unsigned_abs()))]).into(),
         ),
         call(
             "ioctl",
             libc::SYS_ioctl,
-            "has the system signal another process, or changes the terminal of the daemon",
-            // All are small numbers.
-            IOCTL
-                .map(|request| vec![at(1, Test::Is(u32::try_from(request).unwrap_or(u32::MAX)))])
-                .into(),
+            "has the system signal another process, or changes a file or the daemon's terminal",
+            IOCTL.map(|request| vec![at(1, Test::Is(request))]).into(),
         ),
         socket(context),
         clone(context),
@@ -490,7 +499,7 @@ mod tests {
             assert!(is_forbidden(&context(), libc::SYS_prctl, operation.into()), "{operation}");
         }
         let calls = forbidden(&context());
-        for request in IOCTL {
+        for request in IOCTL.map(u64::from) {
             assert!(forbids(&calls, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]), "{request:x}");
             // The kernel ignores the upper half.
             assert!(forbids(&calls, libc::SYS_ioctl, [0, request | 1 << 40, 0, 0, 0, 0]));
@@ -513,6 +522,25 @@ mod tests {
             let operation = u64::from(operation.unsigned_abs());
             assert!(!forbids(&calls, libc::SYS_fcntl, [3, operation, 0, 0, 0, 0]));
         }
+    }
+
+    #[test]
+    fn files_keep_their_modes_owners_flags_and_times() {
+        let calls = forbidden(&context());
+        for number in [
+            libc::SYS_fchmod,
+            libc::SYS_fchown,
+            libc::SYS_fsetxattr,
+            libc::SYS_fremovexattr,
+            libc::SYS_utimensat,
+        ] {
+            assert!(forbids(&calls, number, [3, 0o4755, 0, 0, 0, 0]), "{number}");
+        }
+        assert!(forbids(&calls, libc::SYS_ioctl, [3, libc::FS_IOC_SETFLAGS, 0, 0, 0, 0]));
+        assert!(!forbids(&calls, libc::SYS_ioctl, [3, libc::FS_IOC_GETFLAGS, 0, 0, 0, 0]));
+        assert!(IOCTL.map(u64::from).contains(&libc::TIOCSTI));
+        assert!(IOCTL.map(u64::from).contains(&libc::TIOCLINUX));
+        assert!(IOCTL.map(u64::from).contains(&libc::TIOCSETD));
     }
 
     #[test]
