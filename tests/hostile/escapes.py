@@ -5,6 +5,7 @@ see, the one kind of process that may start, and files that the daemon must clea
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -15,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 import confinement
-from confinement import DRIVERS, INTEL, LEVELS, At, Kernel, node_at, own_folder
+from confinement import DRIVERS, INTEL, LEVELS, PREAD, At, Kernel, node_at, own_folder
 from patience import lane, wait_for
 from processes import is_alive, tree
 from wire import Client, mem_arg
@@ -288,6 +289,27 @@ def cleaned_at(level, driver):
     return at_full(level, driver, run)
 
 
-ATTACKS = [
+def a_descriptor_that_the_daemon_was_started_with(_):
+    """A file, such as a log or a lock, is open in the process that starts the daemon. No worker has
+    it."""
+    secret = os.urandom(8)
+    with tempfile.TemporaryFile() as file:
+        file.write(secret)
+        file.flush()
+        numbers = [fcntl.fcntl(file, fcntl.F_DUPFD, least) for least in (20, 300)]
+        with node_at("full", "pocl", inherited=numbers) as node:
+            has = set(os.listdir(f"/proc/{node.daemon.pid}/fd"))
+            assert has >= set(map(str, numbers)), f"the daemon itself has {has}"
+            kernel = Kernel(node)
+            for number in range(3, 400):
+                kernel.put(512, bytes(8))
+                kernel.call(PREAD, number, At(512), 8, 0)
+                assert kernel.get(512, 8) != secret, f"the kernel reads descriptor {number}"
+            kernel.client.close()
+        for number in numbers:
+            os.close(number)
+
+
+ATTACKS = [a_descriptor_that_the_daemon_was_started_with] + [
     at(level, driver) for at in (escapes_at, cleaned_at) for driver in DRIVERS for level in LEVELS
 ]

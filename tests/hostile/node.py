@@ -22,11 +22,19 @@ BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 class Node:
     """A daemon in a folder of its own. It listens on a Unix socket and on TCP; if it is closed, it
     has no key and listens on the Unix socket alone. `before` runs in the daemon's process before
-    the daemon. With `user`, which only root can give it, it runs as this Unix user. At the end of a
-    `with` block the daemon must leave nothing behind."""
+    the daemon, and `inherited` are descriptors that it is started with. With `user`, which only
+    root can give it, it runs as this Unix user. At the end of a `with` block the daemon must leave
+    nothing behind."""
 
     def __init__(
-        self, options=(), environment=None, is_closed=False, before=None, cache=None, user=None
+        self,
+        options=(),
+        environment=None,
+        is_closed=False,
+        before=None,
+        cache=None,
+        user=None,
+        inherited=(),
     ):
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2
@@ -85,6 +93,7 @@ class Node:
             stdout=subprocess.PIPE,
             stderr=self.log,
             preexec_fn=usual,
+            pass_fds=inherited,
             text=True,
         )
         timer = threading.Timer(PATIENCE_S, self.daemon.kill)

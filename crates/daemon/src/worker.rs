@@ -47,6 +47,7 @@ pub fn worker_main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    crate::sys::close_inherited()?;
     crate::sys::unblock_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let control = Control::of(take_stdin()?);
