@@ -29,6 +29,7 @@ import peers
 import quotas
 import rings
 import sessions
+import stayers
 import strangers
 import users
 from node import BIN, Node
@@ -51,6 +52,7 @@ ATTACKS = [
         confinement,
         escapes,
         flight,
+        stayers,
         users,
         builds,
         outgoing,

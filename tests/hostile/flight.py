@@ -45,22 +45,22 @@ class Parker(Kernel):
         parts = (0, 0, self.address + 64, 1, self.address + 256, 16 + 4 * IN_A_MESSAGE, 0)
         return self.put(128, struct.pack("<7q", *parts))
 
-    def link(self):
-        """Returns the number that the client's connection has in the worker."""
+    def links(self):
+        """Returns the numbers that the client's connection has in the worker."""
         with open("/proc/net/unix") as lines:
             streams = {line.split()[6] for line in lines if line.split()[4] == "0001"}
-        folder = f"/proc/{self.client.worker}/fd"
+        folder, found = f"/proc/{self.client.worker}/fd", []
         for name in sorted(os.listdir(folder), key=int):
             with contextlib.suppress(OSError):
                 kind, _, inode = os.readlink(f"{folder}/{name}").partition(":")
                 if kind == "socket" and inode.strip("[]") in streams:
-                    return int(name)
-        raise AssertionError("the worker has no connection")
+                    found.append(int(name))
+        return found
 
     def park_in_the_link(self, messages):
         """Returns how many descriptors are left in the client's end of the link."""
         message, connection = self.message(), self.client.connection.fileno()
-        send = [SENDMSG, self.link(), message, MSG_DONTWAIT]
+        send = [SENDMSG, self.links()[0], message, MSG_DONTWAIT]
         words = words_of((0, [messages]), (8, [1 << 2]), (32, send), (48, [GETPID]))
         launch(self, "make_many", words)
 

@@ -195,7 +195,7 @@ impl Daemon {
 
     /// Hands a client to its worker.
     pub(crate) fn hand(self: &Arc<Self>, matched: Match) -> Result<(), LinkError> {
-        let Match { client, control, turn, part, loans, terms } = matched;
+        let Match { client, worker, control, turn, part, loans, terms } = matched;
         let (features, peer) = (client.features, client.peer().to_owned());
         let reach = self.reach_for(&client, &control);
         let devices = devices_of(&client);
@@ -209,6 +209,10 @@ impl Daemon {
                 control.send(&message, Some(part.open()?.as_fd()))?;
             }
             let (note, terms) = (stream.note()?.into(), *terms);
+            let doing = "watching a client";
+            let watched = stream.as_fd().try_clone_to_owned();
+            let watched = watched.map_err(|source| LinkError::System { doing, source })?;
+            self.workers().watch_client(worker, watched);
             let message = ToWorker::Client {
                 features,
                 turn,

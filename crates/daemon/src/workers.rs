@@ -7,6 +7,7 @@ mod dying;
 mod group;
 mod groups;
 mod keys;
+mod left;
 mod sharing;
 mod waiting;
 
@@ -41,6 +42,7 @@ use crate::usage::Used;
 pub(crate) use dying::Ended;
 use dying::{DYING_LOOK, Dying};
 use group::end_group;
+use left::Presence;
 
 /// Longest start of a worker; a longer one hangs. The slowest seen took 8 s, with eight GPUs after
 /// boot.
@@ -89,6 +91,7 @@ struct Worker {
     control: Arc<Control>,
     exit: Option<Arc<OwnedFd>>,
     state: State,
+    client: Presence,
     /// Number of its open tickets.
     tickets: usize,
     /// How its session ended, if it reported that.
@@ -111,7 +114,8 @@ struct Worker {
 
 impl Worker {
     fn signs(&self, worker: u32) -> Signs {
-        Signs { worker, control: self.control.clone(), exit: self.exit.clone() }
+        let (control, exit) = (self.control.clone(), self.exit.clone());
+        Signs { worker, control, exit, client: self.connection() }
     }
 }
 
@@ -140,16 +144,18 @@ pub(crate) struct Session {
     pub(crate) user: Option<u32>,
 }
 
-/// What tells of a worker: its messages, and the end of its process.
+/// What tells of a worker: its messages, the end of its process, and that its client leaves.
 pub(crate) struct Signs {
     pub(crate) worker: u32,
     pub(crate) control: Arc<Control>,
     pub(crate) exit: Option<Arc<OwnedFd>>,
+    pub(crate) client: Option<Arc<OwnedFd>>,
 }
 
 /// A client and the worker that it gets.
 pub(crate) struct Match {
     pub(crate) client: Accepted,
+    pub(crate) worker: u32,
     pub(crate) control: Arc<Control>,
     pub(crate) turn: Turn,
     /// What the session has from the start.
@@ -211,7 +217,7 @@ impl Workers {
     pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
         let starts = self.table.values().filter_map(|worker| match worker.state {
             State::Starting(since) => Some(since + START_MAX),
-            _ => None,
+            _ => worker.must_end(),
         });
         let dying = (!self.dying.is_empty()).then(|| now + DYING_LOOK);
         let refill = self.refill.next_look(self.census(), now);
@@ -261,6 +267,7 @@ impl Workers {
                     control: Arc::new(control),
                     exit: exit.map(Arc::new),
                     state,
+                    client: Presence::default(),
                     tickets: 0,
                     ended: None,
                     usage: None,
@@ -439,7 +446,7 @@ impl Workers {
         let (loans, terms) = self.quota.enter(id, user);
         let (control, terms) = (worker.control.clone(), Box::new(terms));
         self.limit_groups();
-        Ok(Match { client, control, turn, part, loans, terms })
+        Ok(Match { client, worker: id, control, turn, part, loans, terms })
     }
 
     fn turn(&self) -> Turn {

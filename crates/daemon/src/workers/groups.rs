@@ -111,6 +111,7 @@ mod tests {
             level: Level::Off,
             nodes: FxHashSet::default(),
             asks: Asks::new(Instant::now()),
+            client: crate::workers::Presence::default(),
             is_over: false,
         }
     }
