@@ -28,6 +28,7 @@ import outgoing
 import peers
 import quotas
 import rings
+import sayers
 import sessions
 import stayers
 import strangers
@@ -53,6 +54,7 @@ ATTACKS = [
         escapes,
         flight,
         stayers,
+        sayers,
         users,
         builds,
         outgoing,

@@ -128,7 +128,7 @@ fn run(
     let listeners = listen(&options.listen, &options.allow_users)?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
     let regions = guest::regions(&options.listen, &options.guests)?;
-    log::begin(options.log, false);
+    log::begin(options.log);
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let wake = eventfd(0, flags).map_err(Error::system("making an eventfd"))?;
     let users = worker_users(&options)?;
@@ -290,6 +290,8 @@ impl Daemon {
             fds.extend(exits.map(|exit| PollFd::new(exit, PollFlags::IN)));
             let clients = signs.iter().filter_map(|it| it.client.as_deref());
             fds.extend(clients.map(|client| PollFd::new(client, PollFlags::RDHUP)));
+            let said = signs.iter().filter_map(|it| it.said.source());
+            fds.extend(said.map(|said| PollFd::from_borrowed_fd(said, PollFlags::IN)));
             let timeout =
                 next.map(|at| crate::sys::timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
@@ -332,6 +334,8 @@ impl Daemon {
     /// about their descriptors, in the order in which [`Daemon::supervise`] waits for them.
     fn heed(self: &Arc<Self>, signs: &[Signs], ready: &[bool]) {
         let mut ready = ready.iter();
+        // Here only the thread that calls this looks at what workers say.
+        let said: Vec<_> = signs.iter().filter(|sign| sign.said.source().is_some()).collect();
         for (sign, _) in signs.iter().zip(&mut ready).filter(|(_, ready)| **ready) {
             self.hear(sign.worker, &sign.control);
         }
@@ -342,6 +346,9 @@ impl Daemon {
         let clients = signs.iter().filter(|sign| sign.client.is_some());
         for (sign, _) in clients.zip(&mut ready).filter(|(_, ready)| **ready) {
             self.workers().note_left(sign.worker, Instant::now());
+        }
+        for (sign, _) in said.into_iter().zip(&mut ready).filter(|(_, ready)| **ready) {
+            sign.said.relay(sign.worker);
         }
     }
 
@@ -509,6 +516,7 @@ impl Daemon {
         let client = ended.client.as_deref().unwrap_or("none");
         let told = ended.told.as_deref().unwrap_or("nothing");
         let (worker, status) = (ended.worker, &ended.status);
+        ended.said.end(worker);
         if ended.orderly {
             tracing::info!(worker, client, %status, told, "session ended");
         } else {

@@ -14,7 +14,6 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair}
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::log::Log;
 use crate::sharing::Gates;
 
 /// Longest message in bytes; the longest ones list a daemon's addresses or a node's devices.
@@ -62,7 +61,6 @@ pub(crate) enum ToWorker {
     Start {
         /// Addresses of the daemon.
         addresses: Vec<String>,
-        log: Log,
         /// How it confines itself.
         order: Order,
     },

@@ -39,7 +39,7 @@ pub fn worker_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::begin(Log::default(), true);
+            log::begin(Log::Json);
             tracing::warn!(%error, "a worker could not start");
             ExitCode::FAILURE
         }
@@ -53,12 +53,11 @@ fn run() -> io::Result<()> {
     let control = Control::of(take_stdin()?);
     OomEntry::of_this_process().set(OomPriority::Worker);
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, log: format, order }, _))) =
-        control.receive(Patience::Forever)
+    let Ok(Some((ToWorker::Start { addresses, order }, _))) = control.receive(Patience::Forever)
     else {
         return Ok(());
     };
-    log::begin(format, true);
+    log::begin(Log::Json);
     order.change_user()?;
     // A process that changes its user loses this request. If the daemon has ended meanwhile, the
     // first message to it fails.
