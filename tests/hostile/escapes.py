@@ -23,7 +23,8 @@ from wire import Client, mem_arg
 
 # Numbers of system calls on x86-64.
 WRITE, PIPE, SOCKET, CONNECT, CLONE, FCNTL, CHDIR, MKDIR = 1, 22, 41, 42, 56, 72, 80, 83
-FCHMOD, UTIMENSAT = 91, 280
+FCHMOD, UTIMENSAT, SENDTO, IO_SETUP, IO_DESTROY = 91, 280, 44, 206, 207
+NETLINK_KOBJECT_UEVENT, RTM_GETADDR, NLM_F_REQUEST = 15, 22, 1
 CHMOD, PAUSE, SETPRIORITY, INOTIFY_ADD_WATCH, INOTIFY_INIT, FCHMODAT2 = 90, 34, 141, 254, 294, 452
 F_SETFL, F_SETOWN, F_SETSIG, O_ASYNC = 4, 8, 10, 0o20000
 AT_FDCWD = -100
@@ -137,8 +138,30 @@ def readable(node):
 def watches_a_folder(node, kernel):
     """It learns which files of a folder others use."""
     file = kernel.call(INOTIFY_INIT, os.O_NONBLOCK)
-    assert file >= 0
     return kernel.call(INOTIFY_ADD_WATCH, file, kernel.path(node.folder), 0xFFF) >= 0
+
+
+def takes_what_others_need(node, kernel):
+    """Linux has 65,536 places for asynchronous reading on the whole host."""
+    kernel.put(1024, bytes(8))
+    if kernel.call(IO_SETUP, 1, At(1024)) != 0:
+        return False
+    (place,) = struct.unpack("<q", kernel.get(1024, 8))
+    return kernel.call(IO_DESTROY, place) == 0
+
+
+def observes_the_devices_of_the_host(node, kernel):
+    return kernel.call(SOCKET, socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
+
+
+def sends_to_an_address(node, kernel):
+    """A socket that a client hands to a worker could send to the services of the host. The one here
+    sends to the kernel."""
+    file = kernel.call(SOCKET, socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    assert file >= 0
+    asked = struct.pack("<IHHII", 20, RTM_GETADDR, NLM_F_REQUEST, 0, 0) + bytes(4)
+    text, where = kernel.put(1024, asked), kernel.put(1280, struct.pack("<HHII", 16, 0, 0, 0))
+    return kernel.call(SENDTO, file, text, len(asked), 0, where, 12) == len(asked)
 
 
 def changes_the_priority_of_the_daemon(node, kernel):
@@ -165,6 +188,9 @@ STOPPED_BY = {
     makes_a_file_set_its_user: "calls",
     changes_the_time_of_a_file: "calls",
     watches_a_folder: "calls",
+    takes_what_others_need: "calls",
+    observes_the_devices_of_the_host: "calls",
+    sends_to_an_address: "calls",
     # Root has rights that its workers give up.
     changes_the_priority_of_the_daemon: "basic" if os.getuid() == 0 else "calls",
     connects_to_a_service_with_a_path: "calls",

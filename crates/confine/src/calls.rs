@@ -90,6 +90,8 @@ const ALWAYS: &[(&str, c_long, &str)] = always! {
     "changes files that it may only read, so that a worker of root could give away its rights":
         SYS_fchmod SYS_fchown SYS_fsetxattr SYS_fremovexattr;
     "observes which files others use, because Landlock does not see this": SYS_inotify_add_watch;
+    "takes what Linux counts for all processes of a user, or of the host":
+        SYS_inotify_init1 SYS_io_setup;
 };
 
 /// Calls that always fail and for which the C library has no names yet: name, number and reason.
@@ -107,6 +109,7 @@ const OF_ANY_FILE: &str = "changes files that it may not open, because Landlock 
 const ALWAYS_HERE: &[(&str, c_long, &str)] = always! {
     "runs code in the kernel": SYS_kexec_file_load;
     "starts a process as no driver does": SYS_fork SYS_vfork;
+    "takes what Linux counts for all processes of a user": SYS_inotify_init;
     "changes files that it may not open, because Landlock does not see this":
         SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat;
     "reaches hardware, or old corners of the kernel":
@@ -237,7 +240,7 @@ fn by_argument(context: &Context) -> Vec<Call> {
         calls.push(call("execve", libc::SYS_execve, "no driver here runs programs", Vec::new()));
     }
     if !context.has_network {
-        calls.extend(connecting_sends());
+        calls.extend(connecting_sends(context));
     }
     if !has_connections(context) {
         calls.extend(connections());
@@ -319,8 +322,10 @@ pub fn sends() -> [Call; 2] {
         .map(|(name, number)| call(name, number, why, Vec::new()))
 }
 
-/// Sends that also connect. Landlock does not see these connections.
-fn connecting_sends() -> [Call; 3] {
+/// Sends that also connect. Landlock does not see these connections. Where nothing in the worker
+/// makes connections, no send names an address, either: a client may have sent the worker a socket
+/// that can send to all services of the host, with the rights of the daemon.
+fn connecting_sends(context: &Context) -> [Call; 3] {
     let fast = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
     let rows = [
         ("sendto", libc::SYS_sendto, 3),
@@ -328,13 +333,17 @@ fn connecting_sends() -> [Call; 3] {
         ("sendmmsg", libc::SYS_sendmmsg, 3),
     ];
     rows.map(|(name, number, place)| {
-        let fast = vec![vec![Argument { place, test: Test::Has(fast) }]];
-        call(name, number, "connects past the rules for connecting", fast)
+        let mut cases = vec![vec![Argument { place, test: Test::Has(fast) }]];
+        if number == libc::SYS_sendto && !has_connections(context) {
+            cases.push(vec![Argument { place: 4, test: Test::IsNotWord(0) }]);
+        }
+        call(name, number, "connects past the rules for connecting", cases)
     })
 }
 
-/// Sockets of other families than a worker uses are refused. Drivers speak to the kernel (netlink)
-/// and may speak to a service of their own (Unix).
+/// Sockets of other families than a worker uses are refused. Drivers ask the kernel for its
+/// networks (netlink), and may speak to a service of their own (Unix). Other kinds of netlink
+/// observe the host or lead deep into the kernel. UCX asks for RDMA cards.
 fn socket(context: &Context) -> Call {
     let mut families = vec![libc::AF_NETLINK];
     if has_connections(context) {
@@ -344,8 +353,17 @@ fn socket(context: &Context) -> Call {
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK]);
     }
     let families = families.into_iter().map(i32::unsigned_abs);
-    let case = families.map(|family| Argument { place: 0, test: Test::IsNot(family) }).collect();
-    call("socket", libc::SYS_socket, "reaches services of this host and networks", vec![case])
+    let other = families.map(|family| Argument { place: 0, test: Test::IsNot(family) }).collect();
+    let mut kind = vec![Argument { place: 0, test: Test::Is(libc::AF_NETLINK.unsigned_abs()) }];
+    let mut is_not = |kind_of: i32| {
+        kind.push(Argument { place: 2, test: Test::IsNot(kind_of.unsigned_abs()) });
+    };
+    is_not(libc::NETLINK_ROUTE);
+    if context.has_network {
+        is_not(libc::NETLINK_RDMA);
+    }
+    let cases = vec![other, kind];
+    call("socket", libc::SYS_socket, "reaches services of this host and networks", cases)
 }
 
 /// Threads start as ever. A process starts only as the C library starts a program.

@@ -153,6 +153,32 @@ fn networks_are_open_only_for_workers_that_connect_themselves() {
 }
 
 #[test]
+fn netlink_tells_of_networks_only() {
+    let netlink = |context: &Context, kind: i32| {
+        let words = [libc::AF_NETLINK, libc::SOCK_RAW, kind, 0, 0, 0].map(i64::from);
+        forbids(&forbidden(context), libc::SYS_socket, words.map(i64::unsigned_abs))
+    };
+    let open = Context { has_network: true, ..context() };
+    assert!(!netlink(&context(), libc::NETLINK_ROUTE) && !netlink(&open, libc::NETLINK_ROUTE));
+    assert!(netlink(&context(), libc::NETLINK_RDMA) && !netlink(&open, libc::NETLINK_RDMA));
+    for kind in [libc::NETLINK_KOBJECT_UEVENT, libc::NETLINK_AUDIT, libc::NETLINK_CRYPTO] {
+        assert!(netlink(&context(), kind) && netlink(&open, kind), "{kind}");
+    }
+}
+
+#[test]
+fn no_send_names_an_address() {
+    let service = Context { has_services: true, ..context() };
+    let forbids = |context: &Context, address: u64| {
+        forbids(&forbidden(context), libc::SYS_sendto, [3, 0x1000, 8, 0, address, 16])
+    };
+    assert!(!forbids(&context(), 0) && !forbids(&service, 0));
+    for address in [0x1000, 1 << 40] {
+        assert!(forbids(&context(), address) && !forbids(&service, address), "{address:x}");
+    }
+}
+
+#[test]
 fn a_worker_cannot_undo_what_it_did_to_itself() {
     for operation in PRCTL {
         assert!(is_forbidden(&context(), libc::SYS_prctl, operation.into()), "{operation}");
