@@ -4,7 +4,7 @@
 #                                for env); returns 77 if something that the pool needs is missing
 #       local      no daemon
 #       unix, tcp  one node
-#       two        two nodes, the first also on a Unix socket
+#       two        two nodes, both on Unix sockets
 #       far        two nodes that reach each other only over TCP
 #       encrypted  as far, with encrypted links, also between the nodes
 #       apart      as two, but the nodes do not reach each other
@@ -117,12 +117,11 @@ pool_start() {
                 pool_serve --listen tcp:127.0.0.1:0 || return 1
                 nodes=$POOL_ADDRESS
             else
-                # Two nodes on one host. Each daemon listens on TCP, so that the two workers can
-                # reach each other.
+                # Two nodes on one host. The workers of a client over TCP would share no memory.
+                # "platforms" has a client on a Unix socket and one over TCP.
                 pool_serve --listen "unix:$POOL_DIR/node.sock" --listen tcp:127.0.0.1:0 || return 1
-                nodes=unix:$POOL_DIR/node.sock
-                pool_serve --listen tcp:127.0.0.1:0 || return 1
-                nodes=$nodes,$POOL_ADDRESS
+                pool_serve --listen "unix:$POOL_DIR/other.sock" --listen tcp:127.0.0.1:0 || return 1
+                nodes=unix:$POOL_DIR/node.sock,unix:$POOL_DIR/other.sock
             fi ;;
         *)
             echo "no such pool: $POOL_KIND (local, unix, tcp, two, far, encrypted, apart, mixed or platforms)" >&2

@@ -21,13 +21,16 @@ import confinement
 import daemons
 import escapes
 import fairness
+import flight
 import greed
 import isolation
 import outgoing
 import peers
 import quotas
 import rings
+import sayers
 import sessions
+import stayers
 import strangers
 import users
 from node import BIN, Node
@@ -49,6 +52,9 @@ ATTACKS = [
         isolation,
         confinement,
         escapes,
+        flight,
+        stayers,
+        sayers,
         users,
         builds,
         outgoing,

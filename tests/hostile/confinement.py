@@ -230,10 +230,10 @@ STOPPED_BY = {
 
 def node_at(level, driver, *options, environment=None, **more):
     """Starts a daemon at a level."""
-    environment = {"PENSTOCK_CONFINE": level} | (environment or {})
+    base = {"PENSTOCK_CONFINE": level}
     if driver == "intel":
-        environment |= {"OCL_ICD_VENDORS": str(INTEL), "OPENCL_VENDOR_PATH": str(INTEL)}
-    return Node(options, environment, **more)
+        base |= {"OCL_ICD_VENDORS": str(INTEL), "OPENCL_VENDOR_PATH": str(INTEL)}
+    return Node(options, base | (environment or {}), **more)
 
 
 def attacks_at(level, driver):

@@ -5,20 +5,26 @@ see, the one kind of process that may start, and files that the daemon must clea
 """
 
 import contextlib
+import fcntl
 import os
+import shutil
 import signal
 import socket
 import struct
 import subprocess
+import tempfile
+from pathlib import Path
 
 import confinement
-from confinement import DRIVERS, LEVELS, At, Kernel, node_at, own_folder
+from confinement import DRIVERS, INTEL, LEVELS, PREAD, At, Kernel, node_at, own_folder
 from patience import lane, wait_for
 from processes import is_alive, tree
 from wire import Client, mem_arg
 
 # Numbers of system calls on x86-64.
 WRITE, PIPE, SOCKET, CONNECT, CLONE, FCNTL, CHDIR, MKDIR = 1, 22, 41, 42, 56, 72, 80, 83
+FCHMOD, UTIMENSAT, SENDTO, IO_SETUP, IO_DESTROY = 91, 280, 44, 206, 207
+NETLINK_KOBJECT_UEVENT, RTM_GETADDR, NLM_F_REQUEST = 15, 22, 1
 CHMOD, PAUSE, SETPRIORITY, INOTIFY_ADD_WATCH, INOTIFY_INIT, FCHMODAT2 = 90, 34, 141, 254, 294, 452
 F_SETFL, F_SETOWN, F_SETSIG, O_ASYNC = 4, 8, 10, 0o20000
 AT_FDCWD = -100
@@ -106,11 +112,56 @@ def opens_a_key_to_others(node, kernel):
     return opened
 
 
+def makes_a_file_set_its_user(node, kernel):
+    """A descriptor for reading is enough to change the mode of a file. A program of root that has
+    this mode gives its rights to everybody."""
+    file = readable(node)
+    kernel.call(FCHMOD, kernel.open(file), 0o4755)
+    changed = file.stat().st_mode & 0o7777 == 0o4755
+    file.chmod(0o644)
+    return changed
+
+
+def changes_the_time_of_a_file(node, kernel):
+    file = readable(node)
+    kernel.call(
+        UTIMENSAT, kernel.open(file), 0, kernel.put(1024, struct.pack("<4q", 7, 7, 7, 7)), 0
+    )
+    return file.stat().st_mtime_ns == 7 * 10**9 + 7
+
+
+def readable(node):
+    """Returns a file that workers may only read."""
+    return next(Path(node.env["OCL_ICD_VENDORS"]).glob("*.icd"))
+
+
 def watches_a_folder(node, kernel):
     """It learns which files of a folder others use."""
     file = kernel.call(INOTIFY_INIT, os.O_NONBLOCK)
-    assert file >= 0
     return kernel.call(INOTIFY_ADD_WATCH, file, kernel.path(node.folder), 0xFFF) >= 0
+
+
+def takes_what_others_need(node, kernel):
+    """Linux has 65,536 places for asynchronous reading on the whole host."""
+    kernel.put(1024, bytes(8))
+    if kernel.call(IO_SETUP, 1, At(1024)) != 0:
+        return False
+    (place,) = struct.unpack("<q", kernel.get(1024, 8))
+    return kernel.call(IO_DESTROY, place) == 0
+
+
+def observes_the_devices_of_the_host(node, kernel):
+    return kernel.call(SOCKET, socket.AF_NETLINK, socket.SOCK_RAW, NETLINK_KOBJECT_UEVENT) >= 0
+
+
+def sends_to_an_address(node, kernel):
+    """A socket that a client hands to a worker could send to the services of the host. The one here
+    sends to the kernel."""
+    file = kernel.call(SOCKET, socket.AF_NETLINK, socket.SOCK_RAW, 0)
+    assert file >= 0
+    asked = struct.pack("<IHHII", 20, RTM_GETADDR, NLM_F_REQUEST, 0, 0) + bytes(4)
+    text, where = kernel.put(1024, asked), kernel.put(1280, struct.pack("<HHII", 16, 0, 0, 0))
+    return kernel.call(SENDTO, file, text, len(asked), 0, where, 12) == len(asked)
 
 
 def changes_the_priority_of_the_daemon(node, kernel):
@@ -134,7 +185,12 @@ def connects_to_a_service_with_a_path(node, kernel):
 STOPPED_BY = {
     signals_by_a_descriptor: "calls",
     opens_a_key_to_others: "calls",
+    makes_a_file_set_its_user: "calls",
+    changes_the_time_of_a_file: "calls",
     watches_a_folder: "calls",
+    takes_what_others_need: "calls",
+    observes_the_devices_of_the_host: "calls",
+    sends_to_an_address: "calls",
     # Root has rights that its workers give up.
     changes_the_priority_of_the_daemon: "basic" if os.getuid() == 0 else "calls",
     connects_to_a_service_with_a_path: "calls",
@@ -147,9 +203,20 @@ def at_full(level, driver, run):
     return lane("test" if (level, driver) == ("full", "pocl") else "all")(run)
 
 
+@contextlib.contextmanager
+def vendors_of(driver):
+    """Makes a folder with the driver's file, which workers may read. Returns the variables that
+    name it."""
+    file = {"pocl": Path("/etc/OpenCL/vendors/pocl.icd"), "intel": INTEL / "intel.icd"}[driver]
+    with tempfile.TemporaryDirectory(prefix="penstock-vendors.") as folder:
+        os.chmod(folder, 0o755)
+        shutil.copyfile(file, Path(folder, file.name))
+        yield {"OCL_ICD_VENDORS": folder, "OPENCL_VENDOR_PATH": folder}
+
+
 def escapes_at(level, driver):
     def run(_):
-        with node_at(level, driver) as node:
+        with vendors_of(driver) as vendors, node_at(level, driver, environment=vendors) as node:
             node.settle()
             kernel = Kernel(node)
             wrong = []
@@ -248,6 +315,27 @@ def cleaned_at(level, driver):
     return at_full(level, driver, run)
 
 
-ATTACKS = [
+def a_descriptor_that_the_daemon_was_started_with(_):
+    """A file, such as a log or a lock, is open in the process that starts the daemon. No worker has
+    it."""
+    secret = os.urandom(8)
+    with tempfile.TemporaryFile() as file:
+        file.write(secret)
+        file.flush()
+        numbers = [fcntl.fcntl(file, fcntl.F_DUPFD, least) for least in (20, 300)]
+        with node_at("full", "pocl", inherited=numbers) as node:
+            has = set(os.listdir(f"/proc/{node.daemon.pid}/fd"))
+            assert has >= set(map(str, numbers)), f"the daemon itself has {has}"
+            kernel = Kernel(node)
+            for number in range(3, 400):
+                kernel.put(512, bytes(8))
+                kernel.call(PREAD, number, At(512), 8, 0)
+                assert kernel.get(512, 8) != secret, f"the kernel reads descriptor {number}"
+            kernel.client.close()
+        for number in numbers:
+            os.close(number)
+
+
+ATTACKS = [a_descriptor_that_the_daemon_was_started_with] + [
     at(level, driver) for at in (escapes_at, cleaned_at) for driver in DRIVERS for level in LEVELS
 ]

@@ -22,9 +22,20 @@ BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 class Node:
     """A daemon in a folder of its own. It listens on a Unix socket and on TCP; if it is closed, it
     has no key and listens on the Unix socket alone. `before` runs in the daemon's process before
-    the daemon. At the end of a `with` block the daemon must leave nothing behind."""
+    the daemon, and `inherited` are descriptors that it is started with. With `user`, which only
+    root can give it, it runs as this Unix user. At the end of a `with` block the daemon must leave
+    nothing behind."""
 
-    def __init__(self, options=(), environment=None, is_closed=False, before=None, cache=None):
+    def __init__(
+        self,
+        options=(),
+        environment=None,
+        is_closed=False,
+        before=None,
+        cache=None,
+        user=None,
+        inherited=(),
+    ):
         resource.setrlimit(
             resource.RLIMIT_NOFILE, (min(4096, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2
         )
@@ -56,6 +67,14 @@ class Node:
         else:
             listen += ["--listen", "tcp:127.0.0.1:0"]
 
+        program = BIN / "penstock"
+        if user is not None:
+            # The user may not reach the programs, nor the home of root.
+            program = shutil.copy(program, self.folder)
+            self.env |= {"HOME": str(self.folder), "XDG_CONFIG_HOME": ""}
+            for path in (self.folder, *self.folder.iterdir()):
+                os.chown(path, user, user)
+
         # The usual limit of descriptors, whatever this process has: the daemon must work with what
         # users have.
         def usual():
@@ -63,13 +82,18 @@ class Node:
             resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
             if before:
                 before()
+            if user is not None:
+                os.setgroups([])
+                os.setresgid(user, user, user)
+                os.setresuid(user, user, user)
 
         self.daemon = subprocess.Popen(
-            [BIN / "penstock", "serve", *listen, *options],
+            [program, "serve", *listen, *options],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=self.log,
             preexec_fn=usual,
+            pass_fds=inherited,
             text=True,
         )
         timer = threading.Timer(PATIENCE_S, self.daemon.kill)

@@ -181,6 +181,27 @@ impl Order {
     }
 }
 
+/// Restricts which descriptors this process can send, as far as it is confined at all: few of them,
+/// or none unless it `may_send`. Call this before anything of a client. UCX and MPS need the calls
+/// that send them.
+///
+/// # Errors
+/// Fails if the system refuses. Such a process must end.
+pub fn keep_descriptors(report: &Report, may_send: bool) -> io::Result<()> {
+    if report.level >= Level::Basic {
+        // That of the daemon, which its workers inherit.
+        let of_daemon = rustix::process::getrlimit(Resource::Nofile).current;
+        let most = limits::descriptors_of_worker(of_daemon.unwrap_or(u64::MAX));
+        lower(Resource::Nofile, most)?;
+    }
+    let needs_calls = may_send || report.network == Network::Open || report.has_services;
+    if report.level < Level::Calls || needs_calls {
+        return Ok(());
+    }
+    let filter = Filter::of(&calls::sends()).and_then(|filter| filter.apply_more());
+    filter.map_err(io::Error::other)
+}
+
 impl Begun {
     /// Restricts the system calls of all threads, and looks at each thread. `runs_programs` says
     /// whether a driver runs programs.
@@ -189,8 +210,8 @@ impl Begun {
         if self.level == Level::Off {
             return Report::off();
         }
+        let has_services = drivers::has_mps();
         if self.level >= Level::Calls {
-            let has_services = drivers::has_mps();
             if has_services {
                 let what =
                     "NVIDIA's MPS runs here, so kernels may connect to services of this host";
@@ -226,6 +247,7 @@ impl Begun {
             wanted: self.level,
             network: self.network,
             runs_programs,
+            has_services,
             threads: threads.len(),
             lacks: self.lacks,
             notes: self.notes,

@@ -85,8 +85,13 @@ const ALWAYS: &[(&str, c_long, &str)] = always! {
         SYS_clock_adjtime SYS_adjtimex SYS_sethostname SYS_setdomainname SYS_vhangup;
     "runs a program that has no path": SYS_execveat;
     "changes files that it may not open, because Landlock does not see this":
-        SYS_fchmodat SYS_fchownat SYS_setxattr SYS_lsetxattr SYS_removexattr SYS_lremovexattr;
+        SYS_fchmodat SYS_fchownat SYS_setxattr SYS_lsetxattr SYS_removexattr SYS_lremovexattr
+        SYS_utimensat;
+    "changes files that it may only read, so that a worker of root could give away its rights":
+        SYS_fchmod SYS_fchown SYS_fsetxattr SYS_fremovexattr;
     "observes which files others use, because Landlock does not see this": SYS_inotify_add_watch;
+    "takes what Linux counts for all processes of a user, or of the host":
+        SYS_inotify_init1 SYS_io_setup;
 };
 
 /// Calls that always fail and for which the C library has no names yet: name, number and reason.
@@ -104,8 +109,9 @@ const OF_ANY_FILE: &str = "changes files that it may not open, because Landlock 
 const ALWAYS_HERE: &[(&str, c_long, &str)] = always! {
     "runs code in the kernel": SYS_kexec_file_load;
     "starts a process as no driver does": SYS_fork SYS_vfork;
+    "takes what Linux counts for all processes of a user": SYS_inotify_init;
     "changes files that it may not open, because Landlock does not see this":
-        SYS_chmod SYS_chown SYS_lchown;
+        SYS_chmod SYS_chown SYS_lchown SYS_utime SYS_utimes SYS_futimesat;
     "reaches hardware, or old corners of the kernel":
         SYS_iopl SYS_ioperm SYS_modify_ldt SYS_uselib SYS__sysctl SYS_ustat SYS_nfsservctl
         SYS_lookup_dcookie;
@@ -145,21 +151,30 @@ const PRCTL: [u32; 5] = [
 
 /// Operations of `fcntl` that choose the process and the signal of a descriptor. The system then
 /// sends any signal, also SIGKILL, to any process of the same user, and no filter of `kill` sees
-/// it.
-const FCNTL: [i32; 3] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX];
+/// it. The last two make others wait for a file, or tell who uses a folder. A descriptor for
+/// reading is enough for them.
+const FCNTL: [i32; 5] = [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX, libc::F_SETLEASE, libc::F_NOTIFY];
 
 /// From `asm-generic/fcntl.h`, which all processors of [`crate::filter`] share.
 const F_SETSIG: i32 = 10;
 const F_SETOWN_EX: i32 = 15;
 
-/// Requests of `ioctl` on every descriptor or terminal, each with what it does. The first two do
-/// the same as `F_SETOWN`; `asm-generic/sockios.h` has their numbers.
-const IOCTL: [libc::Ioctl; 5] = [
-    0x8901, // FIOSETOWN
-    0x8902, // SIOCSPGRP
-    libc::TIOCSTI,
-    libc::TIOCLINUX,
-    libc::TIOCSETD,
+/// Requests of `ioctl` on every descriptor or terminal. The first two do the same as `F_SETOWN`;
+/// `asm-generic/sockios.h` has their numbers. Those of `linux/fs.h`, `linux/fsverity.h` and
+/// `linux/fscrypt.h` change a file that is open for reading.
+const IOCTL: [u32; 12] = [
+    0x8901,      // FIOSETOWN
+    0x8902,      // SIOCSPGRP
+    0x5412,      // TIOCSTI
+    0x541c,      // TIOCLINUX
+    0x5423,      // TIOCSETD
+    0x4008_6602, // FS_IOC_SETFLAGS
+    0x4004_6602, // FS_IOC32_SETFLAGS
+    0x4008_7602, // FS_IOC_SETVERSION
+    0x4004_7602, // FS_IOC32_SETVERSION
+    0x401c_5820, // FS_IOC_FSSETXATTR
+    0x4080_6685, // FS_IOC_ENABLE_VERITY
+    0x800c_6613, // FS_IOC_SET_ENCRYPTION_POLICY
 ];
 
 /// The value of `personality` that only asks.
@@ -184,10 +199,6 @@ fn by_argument(context: &Context) -> Vec<Call> {
     let other = |place| vec![vec![at(place, Test::IsNot(context.process))]];
     let other_process = "reads or changes another process";
     let mut calls = vec![
-        call("kill", libc::SYS_kill, other_process, other(0)),
-        call("tgkill", libc::SYS_tgkill, other_process, other(0)),
-        call("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo, other_process, other(0)),
-        call("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo, other_process, other(0)),
         call("process_vm_readv", libc::SYS_process_vm_readv, other_process, other(0)),
         call("process_vm_writev", libc::SYS_process_vm_writev, other_process, other(0)),
         call(
@@ -211,33 +222,53 @@ fn by_argument(context: &Context) -> Vec<Call> {
         call(
             "fcntl",
             libc::SYS_fcntl,
-            "has the system signal another process",
+            "has the system signal another process, or reaches others through a file",
             FCNTL.map(|operation| vec![at(1, Test::Is(operation.unsigned_abs()))]).into(),
         ),
         call(
             "ioctl",
             libc::SYS_ioctl,
-            "has the system signal another process, or changes the terminal of the daemon",
-            // All are small numbers.
-            IOCTL
-                .map(|request| vec![at(1, Test::Is(u32::try_from(request).unwrap_or(u32::MAX)))])
-                .into(),
+            "has the system signal another process, or changes a file or the daemon's terminal",
+            IOCTL.map(|request| vec![at(1, Test::Is(request))]).into(),
         ),
         socket(context),
         clone(context),
     ];
+    calls.extend(signals(context));
     calls.extend(priorities());
     if !context.runs_programs {
         calls.push(call("execve", libc::SYS_execve, "no driver here runs programs", Vec::new()));
     }
     if !context.has_network {
-        calls.extend(connecting_sends());
+        calls.extend(connecting_sends(context));
     }
     if !has_connections(context) {
         calls.extend(connections());
     }
     calls
 }
+
+/// A worker may signal its own threads, but not other processes. It may not stop itself, either,
+/// because a process that is stopped looks at no limit.
+fn signals(context: &Context) -> impl Iterator<Item = Call> {
+    let rows = [
+        ("kill", libc::SYS_kill, 1),
+        ("tgkill", libc::SYS_tgkill, 2),
+        ("rt_sigqueueinfo", libc::SYS_rt_sigqueueinfo, 1),
+        ("rt_tgsigqueueinfo", libc::SYS_rt_tgsigqueueinfo, 2),
+    ];
+    let (process, at) = (context.process, |place, test| Argument { place, test });
+    let other = at(0, Test::IsNot(process));
+    rows.into_iter().map(move |(name, number, place)| {
+        let stop = |signal: i32| at(place, Test::Is(signal.unsigned_abs()));
+        let stops = STOPS.map(|signal| vec![at(0, Test::Is(process)), stop(signal)]);
+        let cases = std::iter::once(vec![other]).chain(stops).collect();
+        call(name, number, "signals another process, or stops this one", cases)
+    })
+}
+
+/// The signals that stop a process.
+const STOPS: [i32; 4] = [libc::SIGSTOP, libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU];
 
 /// A worker may change its own priority, and not that of other processes of its user. The CPUs of a
 /// process stay open (`sched_setaffinity`): the worker itself names its threads there by number.
@@ -266,21 +297,35 @@ fn has_connections(context: &Context) -> bool {
 }
 
 /// A worker has connected sockets from its daemon, and must not connect them to anything else.
-/// A pair of datagram sockets is refused because each of them could send to any other such socket.
-/// These kinds have the second bit of the number.
+/// A pair of datagram sockets could send to any other such socket. Any pair could hold descriptors
+/// that nobody receives: Linux counts them for all processes of the user together, and at some
+/// number the daemon could hand no more clients to workers.
 fn connections() -> [Call; 2] {
     let why = "reaches services of this host and networks";
-    let is_unix = Argument { place: 0, test: Test::Is(libc::AF_UNIX.unsigned_abs()) };
-    let kind = u64::from(libc::SOCK_DGRAM.unsigned_abs());
-    let pair = vec![is_unix, Argument { place: 1, test: Test::Has(kind) }];
+    let pair = "holds descriptors that nobody receives";
     [
         call("connect", libc::SYS_connect, why, Vec::new()),
-        call("socketpair", libc::SYS_socketpair, why, vec![pair]),
+        call("socketpair", libc::SYS_socketpair, pair, Vec::new()),
     ]
 }
 
-/// Sends that also connect. Landlock does not see these connections.
-fn connecting_sends() -> [Call; 3] {
+/// Returns the calls that send descriptors. They are forbidden from the moment at which a worker
+/// gets a client who could not send the daemon's descriptors by himself. Such a client can leave
+/// them in his end of the link, where they count as those of a pair do.
+///
+/// The limit of a sender ([`crate::limits`]) does not suffice: the kernel looks at it before it
+/// counts what the call sends, and in between, any number of threads can wait.
+#[must_use]
+pub fn sends() -> [Call; 2] {
+    let why = "leaves descriptors of the daemon's user where nobody receives them";
+    [("sendmsg", libc::SYS_sendmsg), ("sendmmsg", libc::SYS_sendmmsg)]
+        .map(|(name, number)| call(name, number, why, Vec::new()))
+}
+
+/// Sends that also connect. Landlock does not see these connections. Where nothing in the worker
+/// makes connections, no send names an address, either: a client may have sent the worker a socket
+/// that can send to all services of the host, with the rights of the daemon.
+fn connecting_sends(context: &Context) -> [Call; 3] {
     let fast = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
     let rows = [
         ("sendto", libc::SYS_sendto, 3),
@@ -288,13 +333,17 @@ fn connecting_sends() -> [Call; 3] {
         ("sendmmsg", libc::SYS_sendmmsg, 3),
     ];
     rows.map(|(name, number, place)| {
-        let fast = vec![vec![Argument { place, test: Test::Has(fast) }]];
-        call(name, number, "connects past the rules for connecting", fast)
+        let mut cases = vec![vec![Argument { place, test: Test::Has(fast) }]];
+        if number == libc::SYS_sendto && !has_connections(context) {
+            cases.push(vec![Argument { place: 4, test: Test::IsNotWord(0) }]);
+        }
+        call(name, number, "connects past the rules for connecting", cases)
     })
 }
 
-/// Sockets of other families than a worker uses are refused. Drivers speak to the kernel (netlink)
-/// and may speak to a service of their own (Unix).
+/// Sockets of other families than a worker uses are refused. Drivers ask the kernel for its
+/// networks (netlink), and may speak to a service of their own (Unix). Other kinds of netlink
+/// observe the host or lead deep into the kernel. UCX asks for RDMA cards.
 fn socket(context: &Context) -> Call {
     let mut families = vec![libc::AF_NETLINK];
     if has_connections(context) {
@@ -304,8 +353,17 @@ fn socket(context: &Context) -> Call {
         families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK]);
     }
     let families = families.into_iter().map(i32::unsigned_abs);
-    let case = families.map(|family| Argument { place: 0, test: Test::IsNot(family) }).collect();
-    call("socket", libc::SYS_socket, "reaches services of this host and networks", vec![case])
+    let other = families.map(|family| Argument { place: 0, test: Test::IsNot(family) }).collect();
+    let mut kind = vec![Argument { place: 0, test: Test::Is(libc::AF_NETLINK.unsigned_abs()) }];
+    let mut is_not = |kind_of: i32| {
+        kind.push(Argument { place: 2, test: Test::IsNot(kind_of.unsigned_abs()) });
+    };
+    is_not(libc::NETLINK_ROUTE);
+    if context.has_network {
+        is_not(libc::NETLINK_RDMA);
+    }
+    let cases = vec![other, kind];
+    call("socket", libc::SYS_socket, "reaches services of this host and networks", cases)
 }
 
 /// Threads start as ever. A process starts only as the C library starts a program.
@@ -340,194 +398,4 @@ pub fn forbids(calls: &[Call], number: c_long, arguments: [u64; 6]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PROCESS: u32 = 4711;
-
-    fn context() -> Context {
-        Context { process: PROCESS, has_network: false, has_services: false, runs_programs: true }
-    }
-
-    fn is_forbidden(context: &Context, number: c_long, first: u64) -> bool {
-        forbids(&forbidden(context), number, [first, 0, 0, 0, 0, 0])
-    }
-
-    #[test]
-    fn each_call_has_one_row_and_a_reason() {
-        let calls = forbidden(&Context { runs_programs: false, ..context() });
-        for (at, call) in calls.iter().enumerate() {
-            assert!(!call.why.is_empty(), "{}", call.name);
-            assert!(calls.iter().skip(at + 1).all(|it| it.number != call.number), "{}", call.name);
-        }
-        assert!(calls.len() > 80, "{}", calls.len());
-    }
-
-    #[test]
-    fn calls_of_the_lists_always_fail() {
-        for (name, number, _) in ALWAYS.iter().chain(ALWAYS_HERE).chain(ALWAYS_NEW) {
-            assert!(forbids(&forbidden(&context()), *number, [u64::MAX; 6]), "{name}");
-            assert!(is_forbidden(&context(), *number, 0), "{name}");
-        }
-    }
-
-    #[test]
-    fn what_drivers_need_is_left() {
-        for (number, first) in [
-            (libc::SYS_read, 0),
-            (libc::SYS_openat, 0),
-            (libc::SYS_mmap, 0),
-            (libc::SYS_mprotect, 0),
-            (libc::SYS_futex, 0),
-            (libc::SYS_memfd_create, 0),
-            (libc::SYS_sched_setaffinity, 0),
-            (libc::SYS_execve, 0),
-            (libc::SYS_ioctl, 0),
-            (libc::SYS_socket, libc::AF_NETLINK as u64),
-            (libc::SYS_socketpair, libc::AF_UNIX as u64),
-            (libc::SYS_clone, SPAWN_FLAGS),
-            (libc::SYS_clone, (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64),
-            (libc::SYS_kill, u64::from(PROCESS)),
-            (libc::SYS_tgkill, u64::from(PROCESS)),
-            (libc::SYS_process_vm_readv, u64::from(PROCESS)),
-            (libc::SYS_prlimit64, 0),
-            (libc::SYS_prctl, libc::PR_SET_NAME as u64),
-            (libc::SYS_personality, u64::from(ASK_PERSONALITY)),
-        ] {
-            assert!(!is_forbidden(&context(), number, first), "{number} {first}");
-        }
-    }
-
-    #[test]
-    fn other_processes_are_out_of_reach() {
-        for number in [
-            libc::SYS_kill,
-            libc::SYS_tgkill,
-            libc::SYS_rt_sigqueueinfo,
-            libc::SYS_rt_tgsigqueueinfo,
-            libc::SYS_process_vm_readv,
-            libc::SYS_process_vm_writev,
-            libc::SYS_prlimit64,
-        ] {
-            // A group and all processes are others, too, and so is a number whose upper half hides.
-            for other in [1, u64::MAX, u64::from(PROCESS) + 1, (1 << 32) | 1] {
-                assert!(is_forbidden(&context(), number, other), "{number} {other}");
-            }
-        }
-        assert!(is_forbidden(&context(), libc::SYS_kill, 0));
-    }
-
-    #[test]
-    fn processes_start_only_as_the_linker_does() {
-        let without = Context { runs_programs: false, ..context() };
-        let fork = libc::SIGCHLD as u64;
-        assert!(is_forbidden(&context(), libc::SYS_clone, fork));
-        assert!(is_forbidden(&without, libc::SYS_clone, SPAWN_FLAGS));
-        assert!(is_forbidden(&without, libc::SYS_execve, 0));
-        assert!(!is_forbidden(&without, libc::SYS_clone, CLONE_THREAD));
-        for bit in NAMESPACES {
-            assert!(is_forbidden(&context(), libc::SYS_clone, CLONE_THREAD | bit), "{bit:x}");
-            assert!(is_forbidden(&context(), libc::SYS_clone, SPAWN_FLAGS | bit), "{bit:x}");
-        }
-    }
-
-    #[test]
-    fn only_workers_with_a_service_connect_within_the_host() {
-        let service = Context { has_services: true, ..context() };
-        let unix = u64::from(libc::AF_UNIX.unsigned_abs());
-        let pair = |context: &Context, kind: i32| {
-            let kind = u64::from((kind | libc::SOCK_CLOEXEC).unsigned_abs());
-            forbids(&forbidden(context), libc::SYS_socketpair, [unix, kind, 0, 0, 0, 0])
-        };
-        for number in [libc::SYS_connect, libc::SYS_socket] {
-            assert!(is_forbidden(&context(), number, unix), "{number}");
-            assert!(!is_forbidden(&service, number, unix), "{number}");
-        }
-        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
-            assert!(pair(&context(), kind) && !pair(&service, kind), "{kind}");
-        }
-        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
-            assert!(!pair(&context(), kind), "{kind}");
-        }
-        let inet = u64::from(libc::AF_INET.unsigned_abs());
-        assert!(is_forbidden(&service, libc::SYS_socket, inet));
-        let vsock = u64::from(libc::AF_VSOCK.unsigned_abs());
-        assert!(is_forbidden(&service, libc::SYS_socket, vsock));
-    }
-
-    #[test]
-    fn networks_are_open_only_for_workers_that_connect_themselves() {
-        let open = Context { has_network: true, ..context() };
-        for family in [libc::AF_INET, libc::AF_INET6, libc::AF_VSOCK] {
-            let family = u64::from(family.unsigned_abs());
-            assert!(is_forbidden(&context(), libc::SYS_socket, family), "{family}");
-            assert!(!is_forbidden(&open, libc::SYS_socket, family), "{family}");
-        }
-        let flags = u64::from(libc::MSG_FASTOPEN.unsigned_abs());
-        for (number, place) in [(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2)] {
-            let mut arguments = [0; 6];
-            assert!(!forbids(&forbidden(&context()), number, arguments));
-            arguments[place] = flags | u64::from(libc::MSG_NOSIGNAL.unsigned_abs());
-            assert!(forbids(&forbidden(&context()), number, arguments));
-            assert!(!forbids(&forbidden(&open), number, arguments));
-        }
-        for family in [libc::AF_PACKET, libc::AF_ALG, libc::AF_BLUETOOTH, libc::AF_XDP] {
-            assert!(is_forbidden(&open, libc::SYS_socket, u64::from(family.unsigned_abs())));
-        }
-    }
-
-    #[test]
-    fn a_worker_cannot_undo_what_it_did_to_itself() {
-        for operation in PRCTL {
-            assert!(is_forbidden(&context(), libc::SYS_prctl, operation.into()), "{operation}");
-        }
-        let calls = forbidden(&context());
-        for request in IOCTL {
-            assert!(forbids(&calls, libc::SYS_ioctl, [0, request, 0, 0, 0, 0]), "{request:x}");
-            // The kernel ignores the upper half.
-            assert!(forbids(&calls, libc::SYS_ioctl, [0, request | 1 << 40, 0, 0, 0, 0]));
-        }
-        assert!(!forbids(&calls, libc::SYS_ioctl, [0, libc::FIONBIO, 0, 0, 0, 0]));
-        assert!(is_forbidden(&context(), libc::SYS_personality, 0x0040_0000));
-    }
-
-    #[test]
-    fn no_descriptor_signals_another_process() {
-        let calls = forbidden(&context());
-        for operation in FCNTL {
-            let operation = u64::from(operation.unsigned_abs());
-            for high in [0, 1 << 40] {
-                let arguments = [3, operation | high, 1, 0, 0, 0];
-                assert!(forbids(&calls, libc::SYS_fcntl, arguments), "{operation}");
-            }
-        }
-        for operation in [libc::F_GETFL, libc::F_SETFL, libc::F_DUPFD_CLOEXEC, libc::F_ADD_SEALS] {
-            let operation = u64::from(operation.unsigned_abs());
-            assert!(!forbids(&calls, libc::SYS_fcntl, [3, operation, 0, 0, 0, 0]));
-        }
-    }
-
-    #[test]
-    fn only_its_own_priority_changes() {
-        let calls = forbidden(&context());
-        let forbids = |number, arguments: [u64; 2]| {
-            forbids(&calls, number, [arguments[0], arguments[1], 0, 0, 0, 0])
-        };
-        assert!(!forbids(libc::SYS_setpriority, [0, 0]));
-        assert!(!forbids(libc::SYS_ioprio_set, [1, 0]));
-        assert!(!forbids(libc::SYS_sched_setscheduler, [0, 0]));
-        for (number, arguments) in [
-            // A process, and all processes of a group and of a user.
-            (libc::SYS_setpriority, [0, 1]),
-            (libc::SYS_setpriority, [1, 0]),
-            (libc::SYS_setpriority, [2, 0]),
-            (libc::SYS_ioprio_set, [1, 1]),
-            (libc::SYS_ioprio_set, [3, 0]),
-            (libc::SYS_sched_setattr, [1, 0]),
-            (libc::SYS_sched_setparam, [1, 0]),
-            (libc::SYS_sched_setscheduler, [1, 0]),
-        ] {
-            assert!(forbids(number, arguments), "{number} {arguments:?}");
-        }
-    }
-}
+mod tests;

@@ -48,6 +48,11 @@ impl Filter {
     /// Restricts all threads of the process.
     pub(crate) fn apply(&self) -> Result<(), FilterError> {
         seccompiler::apply_filter_all_threads(&self.unknown)?;
+        self.apply_more()
+    }
+
+    /// Restricts all threads of a process that has applied a filter already.
+    pub(crate) fn apply_more(&self) -> Result<(), FilterError> {
         Ok(seccompiler::apply_filter_all_threads(&self.forbidden)?)
     }
 }

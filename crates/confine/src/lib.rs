@@ -21,7 +21,7 @@ pub mod limits;
 pub mod report;
 pub mod threads;
 
-pub use apply::{Begun, Order, WorkerUser, harden};
+pub use apply::{Begun, Order, WorkerUser, harden, keep_descriptors};
 pub use filter::{FilterError, restrict_this_thread};
 pub use level::{Level, UnknownLevel};
 pub use report::{Lack, Network, Report};

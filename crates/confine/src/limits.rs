@@ -36,6 +36,21 @@ pub const fn tasks_of_daemon(cores: u64, sessions: u64) -> u64 {
     tasks_of_worker(cores).saturating_mul(sessions)
 }
 
+/// Most descriptors that a worker needs: one for each of 1,024 peers, and those of the drivers.
+const DESCRIPTORS_MAX: u64 = 2_048;
+
+/// Returns the most descriptors of a worker whose daemon may have this number.
+///
+/// Linux counts the descriptors that a user's processes have sent and nobody has received yet, and
+/// refuses to send more when they exceed the sender's own limit. So a worker comes to its limit
+/// while its daemon can still hand sockets to other workers. It sets this limit when it gets a
+/// client: a worker that starts must be able to send whatever sessions have done.
+#[must_use]
+pub const fn descriptors_of_worker(of_daemon: u64) -> u64 {
+    let share = of_daemon / 4;
+    if share < DESCRIPTORS_MAX { share } else { DESCRIPTORS_MAX }
+}
+
 /// Returns the limits of a worker whose user may have this number of tasks.
 #[must_use]
 pub fn of_worker(tasks: u64) -> [Limit; 3] {
@@ -63,5 +78,12 @@ mod tests {
         assert_eq!(tasks_of_daemon(u64::MAX / 4, u64::MAX), u64::MAX);
         assert_eq!(tasks_of_session(2, 16, 1024), 72 + 16 * 20 + 2048);
         assert_eq!(tasks_of_session(u64::MAX, u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn a_worker_has_far_fewer_descriptors_than_its_daemon() {
+        for (daemon, worker) in [(1_024, 256), (4_096, 1_024), (8_192, 2_048), (1 << 30, 2_048)] {
+            assert_eq!(descriptors_of_worker(daemon), worker);
+        }
     }
 }

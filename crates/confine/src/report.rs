@@ -40,6 +40,8 @@ pub struct Report {
     pub network: Network,
     /// Whether a driver may run programs, as PoCL runs the linker.
     pub runs_programs: bool,
+    /// Whether a driver connects to a service of this host.
+    pub has_services: bool,
     /// Number of threads that were looked at after the last step.
     pub threads: usize,
     /// What keeps the worker from a higher level.
@@ -76,6 +78,7 @@ impl Report {
             wanted: Level::Off,
             network: Network::Open,
             runs_programs: true,
+            has_services: false,
             threads: 0,
             lacks: vec![Lack::new(what, "start the daemon without --confine off")],
             notes: Vec::new(),

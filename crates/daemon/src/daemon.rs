@@ -128,7 +128,7 @@ fn run(
     let listeners = listen(&options.listen, &options.allow_users)?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
     let regions = guest::regions(&options.listen, &options.guests)?;
-    log::begin(options.log, false);
+    log::begin(options.log);
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let wake = eventfd(0, flags).map_err(Error::system("making an eventfd"))?;
     let users = worker_users(&options)?;
@@ -286,8 +286,12 @@ impl Daemon {
                 PollFd::new(&self.wake, PollFlags::IN),
             ];
             fds.extend(signs.iter().map(|it| PollFd::new(&*it.control, PollFlags::IN)));
-            let exits = signs.iter().filter_map(|it| Some((it, it.exit.as_deref()?)));
-            fds.extend(exits.clone().map(|(_, exit)| PollFd::new(exit, PollFlags::IN)));
+            let exits = signs.iter().filter_map(|it| it.exit.as_deref());
+            fds.extend(exits.map(|exit| PollFd::new(exit, PollFlags::IN)));
+            let clients = signs.iter().filter_map(|it| it.client.as_deref());
+            fds.extend(clients.map(|client| PollFd::new(client, PollFlags::RDHUP)));
+            let said = signs.iter().filter_map(|it| it.said.source());
+            fds.extend(said.map(|said| PollFd::from_borrowed_fd(said, PollFlags::IN)));
             let timeout =
                 next.map(|at| crate::sys::timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
@@ -303,19 +307,17 @@ impl Daemon {
             }
             // Reading empties the counter, if it is not empty already.
             _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
-            for (sign, _) in signs.iter().zip(ready.iter().skip(2)).filter(|(_, ready)| **ready) {
-                self.hear(sign.worker, &sign.control);
-            }
-            let ready = ready.iter().skip(2 + signs.len());
-            for ((sign, _), _) in exits.zip(ready).filter(|(_, ready)| **ready) {
-                self.note_exit(sign);
-            }
+            self.heed(&signs, ready.get(2..).unwrap_or_default());
             for ended in self.workers().reap(Instant::now()) {
                 self.tell_end(&ended);
             }
             let hanging = self.workers().end_hanging(Instant::now());
             for id in hanging {
                 tracing::warn!(worker = id, "a worker hangs while it starts and is killed");
+            }
+            let left = self.workers().end_left(Instant::now());
+            for id in left {
+                tracing::warn!(worker = id, "a worker outlives its session and is killed");
             }
             self.workers().share_devices(Instant::now());
             self.look_at_limits();
@@ -325,6 +327,28 @@ impl Daemon {
             self.end_full(launch);
             self.start_workers(launch);
             self.workers().retire(Instant::now());
+        }
+    }
+
+    /// Takes what workers say, and notes which have ended and whose clients have left. `ready` is
+    /// about their descriptors, in the order in which [`Daemon::supervise`] waits for them.
+    fn heed(self: &Arc<Self>, signs: &[Signs], ready: &[bool]) {
+        let mut ready = ready.iter();
+        // Here only the thread that calls this looks at what workers say.
+        let said: Vec<_> = signs.iter().filter(|sign| sign.said.source().is_some()).collect();
+        for (sign, _) in signs.iter().zip(&mut ready).filter(|(_, ready)| **ready) {
+            self.hear(sign.worker, &sign.control);
+        }
+        let exits = signs.iter().filter(|sign| sign.exit.is_some());
+        for (sign, _) in exits.zip(&mut ready).filter(|(_, ready)| **ready) {
+            self.note_exit(sign);
+        }
+        let clients = signs.iter().filter(|sign| sign.client.is_some());
+        for (sign, _) in clients.zip(&mut ready).filter(|(_, ready)| **ready) {
+            self.workers().note_left(sign.worker, Instant::now());
+        }
+        for (sign, _) in said.into_iter().zip(&mut ready).filter(|(_, ready)| **ready) {
+            sign.said.relay(sign.worker);
         }
     }
 
@@ -492,6 +516,7 @@ impl Daemon {
         let client = ended.client.as_deref().unwrap_or("none");
         let told = ended.told.as_deref().unwrap_or("nothing");
         let (worker, status) = (ended.worker, &ended.status);
+        ended.said.end(worker);
         if ended.orderly {
             tracing::info!(worker, client, %status, told, "session ended");
         } else {

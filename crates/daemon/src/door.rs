@@ -195,10 +195,12 @@ impl Daemon {
 
     /// Hands a client to its worker.
     pub(crate) fn hand(self: &Arc<Self>, matched: Match) -> Result<(), LinkError> {
-        let Match { client, control, turn, part, loans, terms } = matched;
+        let Match { client, worker, control, turn, part, loans, terms } = matched;
         let (features, peer) = (client.features, client.peer().to_owned());
         let reach = self.reach_for(&client, &control);
         let devices = devices_of(&client);
+        // The daemon's own user, and root, can send its descriptors without a worker.
+        let sends_descriptors = client.user().is_some_and(|user| user == self.user() || user == 0);
         // If this fails, the worker sees the hang-up and ends.
         let stream = self.last_verdict(&client).and_then(|verdict| client.finish(verdict));
         let handed = stream.and_then(|stream| {
@@ -207,8 +209,20 @@ impl Daemon {
                 control.send(&message, Some(part.open()?.as_fd()))?;
             }
             let (note, terms) = (stream.note()?.into(), *terms);
-            let message =
-                ToWorker::Client { features, turn, reach, stream: note, loans, terms, devices };
+            let doing = "watching a client";
+            let watched = stream.as_fd().try_clone_to_owned();
+            let watched = watched.map_err(|source| LinkError::System { doing, source })?;
+            self.workers().watch_client(worker, watched);
+            let message = ToWorker::Client {
+                features,
+                turn,
+                reach,
+                stream: note,
+                loans,
+                terms,
+                devices,
+                sends_descriptors,
+            };
             control.send(&message, Some(stream.as_fd()))
         });
         if handed.is_ok() {

@@ -20,6 +20,7 @@ use crate::folders::{Folder, Folders};
 use crate::groups::{self, Group, Groups};
 use crate::log::Log;
 use crate::message::{Control, ToWorker};
+use crate::said::Said;
 use crate::transport::Transport;
 use crate::users::{Lease, Users};
 
@@ -50,6 +51,7 @@ pub(crate) struct Launched {
     /// that: a kernel can leave a process behind that has this socket, too. `None` if the system
     /// has no such descriptors (before Linux 5.3) or none left.
     pub(crate) exit: Option<OwnedFd>,
+    pub(crate) said: Said,
     pub(crate) folder: Option<Folder>,
     pub(crate) group: Option<Group>,
 }
@@ -61,7 +63,8 @@ impl Launch {
         let user = lease.as_ref().map(Lease::worker);
         let folder = self.folders.as_ref().map(|folders| folders.worker(lease)).transpose()?;
         let group = self.groups.as_ref().map(Groups::worker).transpose()?;
-        let (mut child, control) = self.spawn(folder.as_ref())?;
+        let (said, stderr) = Said::pipe(self.log)?;
+        let (mut child, control) = self.spawn(folder.as_ref(), stderr)?;
         // The process waits for the message below before it loads or starts anything.
         if let Some(group) = &group
             && let Err(error) = group.take(child.id())
@@ -81,15 +84,15 @@ impl Launch {
             user,
         };
         let addresses = self.addresses.clone();
-        let start = ToWorker::Start { addresses, log: self.log, order };
+        let start = ToWorker::Start { addresses, order };
         control.send(&start, None).map_err(io::Error::other)?;
         let pid = rustix::process::Pid::from_child(&child);
         let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Launched { child, control, exit, folder, group })
+        Ok(Launched { child, control, exit, said, folder, group })
     }
 
     /// Starts a worker's process; its standard input is the control socket.
-    fn spawn(&self, folder: Option<&Folder>) -> io::Result<(Child, Control)> {
+    fn spawn(&self, folder: Option<&Folder>, stderr: OwnedFd) -> io::Result<(Child, Control)> {
         let (ours, theirs) = Control::pair()?;
         let mut command = Command::new(&self.program);
         // A worker of its own user cannot use the places of the daemon's user.
@@ -114,7 +117,7 @@ impl Launch {
             .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
+            .stderr(Stdio::from(stderr))
             // A terminal's ^C is for the program in the foreground, not for the workers. All
             // processes of a session end together.
             .process_group(0)

@@ -57,6 +57,7 @@ mod permitted;
 mod pocl;
 mod quota;
 mod refill;
+mod said;
 pub mod session;
 mod sharing;
 mod status;

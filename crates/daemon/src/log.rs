@@ -1,5 +1,6 @@
 //! The log of a daemon and its workers: one line for each event, on standard error. The code
-//! writes events with the macros of `tracing`; this module writes the lines.
+//! writes events with the macros of `tracing`; this module writes the lines. Workers write JSON to
+//! their daemon (`said.rs`), which writes it in its own format under the worker's number.
 
 use std::fmt::{Debug, Display};
 
@@ -23,6 +24,92 @@ pub enum Log {
     Text,
     /// One JSON object per line.
     Json,
+}
+
+/// The levels of events, as lines name them.
+const LEVELS: [&str; 5] = ["trace", "debug", "info", "warn", "error"];
+
+/// Most fields of an event of a worker. A worker may be hostile; its own events have up to six.
+const FIELDS_MAX: usize = 16;
+
+impl Log {
+    /// Returns the line for what a worker has written: an event of its log, or any other text. The
+    /// worker is not believed when this was, nor which worker it is.
+    pub(crate) fn relayed(self, worker: u32, line: &[u8]) -> String {
+        let number = ("worker".to_owned(), worker.to_string());
+        let Some((level, Told { event, fields })) = event_of(line) else {
+            let text = cut(String::from_utf8_lossy(line).into_owned());
+            return self.line(&now(), "info", "a worker writes", [number, ("text".into(), text)]);
+        };
+        let fields = std::iter::once(number).chain(fields);
+        self.line(&now(), level, &event, fields)
+    }
+
+    /// Returns the line that says how many lines of a worker are missing; nothing if none is.
+    pub(crate) fn left_out(self, worker: u32, lines: u64) -> String {
+        if lines == 0 {
+            return String::new();
+        }
+        let fields = [("worker", worker.to_string()), ("lines", lines.to_string())];
+        let fields = fields.map(|(key, value)| (key.to_owned(), value));
+        self.line(&now(), "warn", "a worker writes too much; lines are left out", fields)
+    }
+
+    fn line(
+        self,
+        time: &str,
+        level: &str,
+        event: &str,
+        fields: impl IntoIterator<Item = (String, String)>,
+    ) -> String {
+        let fields = fields.into_iter();
+        match self {
+            Self::Text => {
+                let mut line = format!("{time} {level} {}", one_line(event));
+                for (key, value) in fields {
+                    line.extend([" ", &key, "=", &quoted(&value)]);
+                }
+                line + "\n"
+            }
+            Self::Json => {
+                let mut object = serde_json::Map::new();
+                object.insert("time".into(), time.into());
+                object.insert("level".into(), level.into());
+                object.insert("event".into(), event.into());
+                object.extend(fields.map(|(key, value)| (key, value.into())));
+                format!("{}\n", serde_json::Value::Object(object))
+            }
+        }
+    }
+}
+
+type Fields = Vec<(String, String)>;
+
+/// Returns the level, the event and the fields of a line of a worker's log.
+fn event_of(line: &[u8]) -> Option<(&'static str, Told)> {
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
+    let word = |name: &str| object.get(name)?.as_str();
+    let (level, event) = (word("level")?, cut(word("event")?.to_owned()));
+    let level = LEVELS.into_iter().find(|it| *it == level)?;
+    // Otherwise it could look like an event with fields.
+    let event = if event.contains('=') { format!("{event:?}") } else { event };
+    let is_plain = |key: &str| {
+        key.len() < 40 && key.bytes().all(|it| it == b'_' || it.is_ascii_alphanumeric())
+    };
+    let own = ["time", "level", "event", "worker"];
+    let fields = object.iter().filter(|(key, _)| is_plain(key) && !own.contains(&key.as_str()));
+    let text = |(key, value): (&String, &serde_json::Value)| {
+        Some((key.clone(), cut(value.as_str()?.to_owned())))
+    };
+    let fields = fields.filter_map(text).take(FIELDS_MAX).collect();
+    Some((level, Told { event, fields }))
+}
+
+fn now() -> String {
+    let mut time = String::new();
+    // It writes into a string, which cannot fail.
+    _ = SystemTime.format_time(&mut Writer::new(&mut time));
+    time
 }
 
 impl std::str::FromStr for Log {
@@ -81,10 +168,10 @@ impl Throttle {
 
 /// Begins the log of this process, with the events that `PENSTOCK_LOG` asks for. Without the
 /// variable these are the events of normal operation. Only the first call has an effect.
-pub(crate) fn begin(format: Log, is_worker: bool) {
+pub(crate) fn begin(format: Log) {
     let normal = || Filter { default: Level::Info, modules: Vec::new() };
     let filter = Filter::of_process().unwrap_or_else(normal);
-    let lines = Lines { format, worker: is_worker.then(std::process::id) };
+    let lines = Lines { format };
     _ = tracing::subscriber::set_global_default(subscriber(lines, &filter, std::io::stderr));
     log::set_writer(filter, write_message);
 }
@@ -134,8 +221,6 @@ fn limit(level: Level) -> LevelFilter {
 /// Writes the line of an event.
 struct Lines {
     format: Log,
-    /// Process id of a worker, whose lines name it.
-    worker: Option<u32>,
 }
 
 impl<S, N> FormatEvent<S, N> for Lines
@@ -149,30 +234,10 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> std::fmt::Result {
-        let mut time = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut time))?;
         let level = event.metadata().level().as_str().to_ascii_lowercase();
         let mut told = Told::default();
         event.record(&mut told);
-        let worker = self.worker.map(|worker| ("worker", worker.to_string()));
-        let fields = worker.into_iter().chain(told.fields);
-        match self.format {
-            Log::Text => {
-                write!(line, "{time} {level} {}", one_line(&told.event))?;
-                for (key, value) in fields {
-                    write!(line, " {key}={}", quoted(&value))?;
-                }
-                writeln!(line)
-            }
-            Log::Json => {
-                let mut object = serde_json::Map::new();
-                object.insert("time".into(), time.into());
-                object.insert("level".into(), level.into());
-                object.insert("event".into(), told.event.into());
-                object.extend(fields.map(|(key, value)| (key.to_owned(), value.into())));
-                writeln!(line, "{}", serde_json::Value::Object(object))
-            }
-        }
+        line.write_str(&self.format.line(&now(), &level, &told.event, told.fields))
     }
 }
 
@@ -180,7 +245,7 @@ where
 #[derive(Default)]
 struct Told {
     event: String,
-    fields: Vec<(&'static str, String)>,
+    fields: Fields,
 }
 
 impl Visit for Told {
@@ -188,7 +253,7 @@ impl Visit for Told {
         let value = cut(format!("{value:?}"));
         match field.name() {
             "message" => self.event = value,
-            name => self.fields.push((name, value)),
+            name => self.fields.push((name.to_owned(), value)),
         }
     }
 
@@ -243,7 +308,7 @@ mod tests {
     fn lines(format: Log, filter: &str, work: impl FnOnce()) -> Vec<String> {
         let (written, filter) = (Written::default(), Filter::parse(filter).unwrap());
         let output = written.clone();
-        let lines = Lines { format, worker: None };
+        let lines = Lines { format };
         let subscriber = subscriber(lines, &filter, move || output.clone());
         tracing::subscriber::with_default(subscriber, work);
         let bytes = std::mem::take(&mut *written.0.lock());
@@ -278,6 +343,33 @@ mod tests {
     fn a_message_of_a_library_is_one_line() {
         let message = || write_message(Level::Warn, "link", format_args!("peer a\n2030 info b"));
         assert_eq!(lines(Log::Text, "1", message), ["warn peer a\\n2030 info b module=link"]);
+    }
+
+    #[test]
+    fn a_worker_is_believed_neither_the_time_nor_its_number() {
+        let line = |log: Log, text: &str| {
+            let line = log.relayed(7, text.as_bytes());
+            assert!(line.ends_with('\n') && line.lines().count() == 1, "{line}");
+            line
+        };
+        let without_time = |text: &str| line(Log::Text, text).split_once(' ').unwrap().1.to_owned();
+        let own =
+            r#"{"time":"1970","level":"warn","event":"a\nb","worker":"8","why":"c d","x y":"z"}"#;
+        assert_eq!(without_time(own), "warn a\\nb worker=7 why=\"c d\"\n");
+        assert!(!line(Log::Text, own).starts_with("1970"));
+        let forged = "2030-01-01T00:00:00Z info session client=\"x\"";
+        assert!(without_time(forged).starts_with("info a worker writes worker=7 text=\"2030-"));
+        assert!(without_time("\x1b[31m").contains("\\u{1b}[31m"));
+        for other in ["{}", "[1]", r#"{"level":"off","event":"x"}"#, "\u{fffd}"] {
+            assert!(without_time(other).starts_with("info a worker writes worker=7 text="));
+        }
+        let fields = r#"{"level":"info","event":"session ended worker=8"}"#;
+        assert_eq!(without_time(fields), "info \"session ended worker=8\" worker=7\n");
+        let json: serde_json::Value = serde_json::from_str(&line(Log::Json, own)).unwrap();
+        assert_eq!((&json["worker"], &json["why"]), (&"7".into(), &"c d".into()));
+        assert!(Log::Text.left_out(7, 0).is_empty());
+        assert!(Log::Text.left_out(7, 3).contains("worker=7 lines=3"));
+        assert!(line(Log::Text, &"y".repeat(10_000)).len() < 700);
     }
 
     #[test]

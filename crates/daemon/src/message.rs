@@ -14,7 +14,6 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, socketpair}
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::log::Log;
 use crate::sharing::Gates;
 
 /// Longest message in bytes; the longest ones list a daemon's addresses or a node's devices.
@@ -62,7 +61,6 @@ pub(crate) enum ToWorker {
     Start {
         /// Addresses of the daemon.
         addresses: Vec<String>,
-        log: Log,
         /// How it confines itself.
         order: Order,
     },
@@ -87,6 +85,8 @@ pub(crate) enum ToWorker {
         terms: Terms,
         /// Numbers of the devices that the client may use; `None` for all.
         devices: Option<Vec<u32>>,
+        /// Whether the worker may send descriptors, such as those of a heap's memory.
+        sends_descriptors: bool,
     },
     /// Answer to [`ToDaemon::Borrow`].
     Lent { question: u64, resource: Resource, answer: Result<Loan, String> },
@@ -256,7 +256,17 @@ mod tests {
         let loans = Resource::ALL.map(|_| Loan::default());
         let stream = Note(b"unix:".to_vec());
         let (reach, terms, devices) = (None, Terms::default(), Some(vec![1]));
-        let client = ToWorker::Client { features: 7, turn, reach, stream, loans, terms, devices };
+        let sends_descriptors = true;
+        let client = ToWorker::Client {
+            features: 7,
+            turn,
+            reach,
+            stream,
+            loans,
+            terms,
+            devices,
+            sends_descriptors,
+        };
         daemon.send(&client, Some(other.as_fd())).unwrap();
         let (message, fd) = worker.receive::<ToWorker>(Patience::Never).unwrap().unwrap();
         let ToWorker::Client { features: 7, turn: heard, stream, .. } = message else {

@@ -51,6 +51,27 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
+/// Closes all descriptors beyond the standard ones. Call this before this process has any of its
+/// own: what its daemon was started with is not for the code of clients.
+///
+/// # Errors
+/// Fails if the system cannot say which descriptors there are.
+pub(crate) fn close_inherited() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: no code of this process has any of these descriptors.
+    if unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, 0) } == 0 {
+        return Ok(());
+    }
+    // Linux before 5.9.
+    let names = std::fs::read_dir("/proc/self/fd")?.collect::<io::Result<Vec<_>>>()?;
+    let number = |name: std::fs::DirEntry| name.file_name().to_str()?.parse().ok();
+    for inherited in names.into_iter().filter_map(number).filter(|it| *it >= 3) {
+        // SAFETY: as above. That of the folder itself is closed already: closing it again fails.
+        unsafe { libc::close(inherited) };
+    }
+    Ok(())
+}
+
 /// Returns a descriptor that becomes readable when this process is asked to end (SIGTERM, SIGINT,
 /// SIGHUP). Only threads that start later inherit the signal mask, so call this first.
 pub(crate) fn end_signals() -> io::Result<OwnedFd> {

@@ -39,7 +39,7 @@ pub fn worker_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::begin(Log::default(), true);
+            log::begin(Log::Json);
             tracing::warn!(%error, "a worker could not start");
             ExitCode::FAILURE
         }
@@ -47,17 +47,17 @@ pub fn worker_main() -> ExitCode {
 }
 
 fn run() -> io::Result<()> {
+    crate::sys::close_inherited()?;
     crate::sys::unblock_signals();
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
     let control = Control::of(take_stdin()?);
     OomEntry::of_this_process().set(OomPriority::Worker);
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, log: format, order }, _))) =
-        control.receive(Patience::Forever)
+    let Ok(Some((ToWorker::Start { addresses, order }, _))) = control.receive(Patience::Forever)
     else {
         return Ok(());
     };
-    log::begin(format, true);
+    log::begin(Log::Json);
     order.change_user()?;
     // A process that changes its user loses this request. If the daemon has ended meanwhile, the
     // first message to it fails.
@@ -94,11 +94,13 @@ fn run() -> io::Result<()> {
         node.rehearse_with(Builders::new(foreman, confinement.level, order.folder.clone()));
     }
     let usage = node.usage().map(AsFd::as_fd);
-    if control.send(&ToDaemon::Ready { devices, problem, confinement }, usage).is_err() {
+    let ready = ToDaemon::Ready { devices, problem, confinement: confinement.clone() };
+    if control.send(&ready, usage).is_err() {
         return Ok(());
     }
     let headers = order.folder.as_deref().map(enter);
     let Some(client) = await_client(&control, &node, headers) else { return Ok(()) };
+    penstock_confine::keep_descriptors(&confinement, client.sends_descriptors)?;
     serve(client, &node, &control, output)
 }
 
@@ -123,7 +125,16 @@ fn await_client(control: &Control, node: &Node, headers: Option<PathBuf>) -> Opt
                     .ok();
             }
             Ok(Some((
-                ToWorker::Client { features, turn, reach, stream: note, loans, terms, devices },
+                ToWorker::Client {
+                    sends_descriptors,
+                    devices,
+                    stream: note,
+                    features,
+                    turn,
+                    reach,
+                    loans,
+                    terms,
+                },
                 socket,
             ))) => {
                 let description = node.encoded(turn, reach, devices.as_deref());
@@ -139,6 +150,7 @@ fn await_client(control: &Control, node: &Node, headers: Option<PathBuf>) -> Opt
                     loans,
                     terms,
                     devices,
+                    sends_descriptors,
                     gates,
                 });
             }
@@ -177,6 +189,7 @@ struct Client {
     terms: Terms,
     /// Numbers of the devices that the client may use; `None` for all.
     devices: Option<Vec<u32>>,
+    sends_descriptors: bool,
     gates: Gates,
     /// Folder for the files that the client's programs include.
     headers: Option<PathBuf>,

@@ -7,6 +7,7 @@ mod dying;
 mod group;
 mod groups;
 mod keys;
+mod left;
 mod sharing;
 mod waiting;
 
@@ -36,11 +37,13 @@ use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill};
+use crate::said::Said;
 use crate::sharing::{Sharing, means_here};
 use crate::usage::Used;
 pub(crate) use dying::Ended;
 use dying::{DYING_LOOK, Dying};
 use group::end_group;
+use left::Presence;
 
 /// Longest start of a worker; a longer one hangs. The slowest seen took 8 s, with eight GPUs after
 /// boot.
@@ -89,6 +92,8 @@ struct Worker {
     control: Arc<Control>,
     exit: Option<Arc<OwnedFd>>,
     state: State,
+    said: Arc<Said>,
+    client: Presence,
     /// Number of its open tickets.
     tickets: usize,
     /// How its session ended, if it reported that.
@@ -111,7 +116,8 @@ struct Worker {
 
 impl Worker {
     fn signs(&self, worker: u32) -> Signs {
-        Signs { worker, control: self.control.clone(), exit: self.exit.clone() }
+        let (control, exit) = (self.control.clone(), self.exit.clone());
+        Signs { worker, control, exit, client: self.connection(), said: self.said.clone() }
     }
 }
 
@@ -140,16 +146,19 @@ pub(crate) struct Session {
     pub(crate) user: Option<u32>,
 }
 
-/// What tells of a worker: its messages, and the end of its process.
+/// What tells of a worker: its messages, the end of its process, and that its client leaves.
 pub(crate) struct Signs {
     pub(crate) worker: u32,
     pub(crate) control: Arc<Control>,
     pub(crate) exit: Option<Arc<OwnedFd>>,
+    pub(crate) client: Option<Arc<OwnedFd>>,
+    pub(crate) said: Arc<Said>,
 }
 
 /// A client and the worker that it gets.
 pub(crate) struct Match {
     pub(crate) client: Accepted,
+    pub(crate) worker: u32,
     pub(crate) control: Arc<Control>,
     pub(crate) turn: Turn,
     /// What the session has from the start.
@@ -211,7 +220,7 @@ impl Workers {
     pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
         let starts = self.table.values().filter_map(|worker| match worker.state {
             State::Starting(since) => Some(since + START_MAX),
-            _ => None,
+            _ => worker.must_end(),
         });
         let dying = (!self.dying.is_empty()).then(|| now + DYING_LOOK);
         let refill = self.refill.next_look(self.census(), now);
@@ -254,7 +263,7 @@ impl Workers {
     pub(crate) fn start(&mut self, launch: &Launch, now: Instant) -> io::Result<u32> {
         self.refill.start_began();
         match launch.start() {
-            Ok(Launched { child, control, exit, folder, group }) => {
+            Ok(Launched { child, control, exit, said, folder, group }) => {
                 let id = child.id();
                 let state = State::Starting(now);
                 let worker = Worker {
@@ -262,6 +271,8 @@ impl Workers {
                     control: Arc::new(control),
                     exit: exit.map(Arc::new),
                     state,
+                    said: Arc::new(said),
+                    client: Presence::default(),
                     tickets: 0,
                     ended: None,
                     usage: None,
@@ -440,7 +451,7 @@ impl Workers {
         let (loans, terms) = self.quota.enter(id, user);
         let (control, terms) = (worker.control.clone(), Box::new(terms));
         self.limit_groups();
-        Ok(Match { client, control, turn, part, loans, terms })
+        Ok(Match { client, worker: id, control, turn, part, loans, terms })
     }
 
     fn turn(&self) -> Turn {
@@ -487,7 +498,7 @@ impl Workers {
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);
         self.quota.leave(id);
-        let Worker { child, state, ended: told, part, folder, group, .. } = worker;
+        let Worker { child, state, said, ended: told, part, folder, group, .. } = worker;
         let client = match state {
             State::Serving(session) => Some(session.client),
             State::Spare | State::Starting(_) => {
@@ -495,7 +506,7 @@ impl Workers {
                 None
             }
         };
-        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, now) };
+        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, said, now) };
         self.dying.push(Dying { client, told, ..kept });
         self.limit_groups();
     }
@@ -505,8 +516,10 @@ impl Workers {
         for _ in 0..self.refill.surplus(self.census(), now) {
             let Some(id) = self.spares.pop_back() else { return };
             // A spare ends by itself when its control socket closes.
-            let Some(Worker { child, folder, group, .. }) = self.table.remove(&id) else { return };
-            let dying = Dying::of(id, child, now);
+            let Some(Worker { child, said, folder, group, .. }) = self.table.remove(&id) else {
+                return;
+            };
+            let dying = Dying::of(id, child, said, now);
             self.dying.push(Dying { retired: true, group, _folder: folder, ..dying });
         }
     }

@@ -23,21 +23,22 @@ pub(crate) fn shake_hands(
     stream: Stream,
 ) -> Result<MemberConnection, HeapError> {
     let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
-    let shares = stream.passes_descriptors() && !plan.force_proxy;
-    let ours = Hello {
+    let without = Hello {
         from: plan.me,
         to: member,
-        memory: shares,
-        ucx: !shares && offer.is_made(),
+        memory: false,
+        ucx: offer.is_made(),
         plan: plan.digest(),
         boot: boot_id()?,
     };
-    let note = ours.encode();
-    if shares {
-        send_fd(stream.as_fd(), parts.memory().as_fd(), &note, Patience::Until(deadline))?;
+    let with = Hello { memory: true, ucx: false, ..without };
+    let may_share = stream.passes_descriptors() && !plan.force_proxy;
+    let ours = if may_share && hand_over(parts, &with, &stream, deadline)? {
+        with
     } else {
-        stream.write_all_until(&note, deadline)?;
-    }
+        stream.write_all_until(&without.encode(), deadline)?;
+        without
+    };
     let (theirs, fd) = receive_hello(&stream, deadline)?;
     let theirs = Hello::decode(&theirs);
     let checked = theirs.and_then(|theirs| check_hello(plan, &ours, &theirs, fd));
@@ -54,6 +55,22 @@ pub(crate) fn shake_hands(
     match memory {
         Some(memory) => Ok(MemberConnection::SharesMemory(stream, memory)),
         None => offer.connect(member, theirs.is_ok_and(|theirs| theirs.ucx), stream, deadline),
+    }
+}
+
+/// Says hello and hands over the memory. Returns whether this process may do so: workers of
+/// strangers may not.
+fn hand_over(
+    parts: &Parts,
+    hello: &Hello,
+    stream: &Stream,
+    deadline: Instant,
+) -> Result<bool, LinkError> {
+    let patience = Patience::Until(deadline);
+    match send_fd(stream.as_fd(), parts.memory().as_fd(), &hello.encode(), patience) {
+        Ok(()) => Ok(true),
+        Err(LinkError::MayNotSend) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -87,12 +104,12 @@ fn check_hello(
     if theirs.plan != ours.plan {
         return Err(Refusal::Plan);
     }
-    // Both sides decide by the same facts. A Unix socket that is forwarded to another host passes
-    // on no memory that could be mapped.
-    if theirs.memory != ours.memory || theirs.memory != fd.is_some() {
+    // A Unix socket that is forwarded to another host passes on no memory that could be mapped.
+    if theirs.memory != fd.is_some() {
         return Err(Refusal::Memory);
     }
-    let Some(fd) = fd else { return Ok(None) };
+    // Both sides decide by the same facts: one that hands over no memory uses none, either.
+    let Some(fd) = fd.filter(|_| ours.memory) else { return Ok(None) };
     if theirs.boot != ours.boot {
         return Err(Refusal::Memory);
     }

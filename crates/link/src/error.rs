@@ -30,6 +30,16 @@ fn remedy(source: &io::Error) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
+    /// The system lets this user send no more descriptors.
+    #[error(
+        "no descriptor can be sent: other processes of this user have sent so many that nobody \
+         receives that the limit is reached (ETOOMANYREFS); end the sessions that have begun \
+         last, or raise the limit of open files of this process (LimitNOFILE)"
+    )]
+    TooManySent,
+    /// This process may not send descriptors, because it serves a stranger.
+    #[error("this process may not send descriptors")]
+    MayNotSend,
     /// The peer ended the session and gave a reason.
     #[error("the peer ended the session: {0}")]
     Fault(String),

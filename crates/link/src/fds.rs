@@ -69,6 +69,8 @@ pub(crate) fn send_fds(
                 }
             }
             Err(Errno::PIPE | Errno::CONNRESET) => return Err(LinkError::Closed),
+            Err(Errno::TOOMANYREFS) => return Err(LinkError::TooManySent),
+            Err(Errno::PERM) => return Err(LinkError::MayNotSend),
             Err(error) => return Err(LinkError::system("sending file descriptors")(error)),
         }
     }

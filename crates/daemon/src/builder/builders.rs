@@ -1,8 +1,7 @@
 //! The builders of a worker, as the worker sees them.
 
 use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use super::foreman::Foreman;
 use super::known::{Known, Mark};
 use super::limits::BuildLimits;
 use super::task::{FromBuilder, FromForeman, Task, ToBuilder, ToForeman};
-use crate::message::Control;
+use crate::message::{Control, Received};
 use crate::sys::Exit;
 
 /// Longest start of a builder, as of a worker: it loads the same drivers.
@@ -53,6 +52,8 @@ pub(crate) struct Builders {
 struct Builder {
     number: u32,
     control: Control,
+    /// Where its tasks are written.
+    memory: File,
     /// Memory that the drivers took at its start.
     resident_bytes: u64,
 }
@@ -95,17 +96,15 @@ impl Builders {
     }
 
     fn perform(&self, task: &[u8]) -> Result<(), Failure> {
-        let failed = |error: io::Error| Failure::NoBuilder(error.to_string());
-        let memory = memory_of(task).map_err(failed)?;
         // A builder ends if it has been idle for a while, maybe just now.
         loop {
             let Some(idle) = self.idle.lock().pop() else { break };
-            if let Tried::Done(builder) = self.try_with(idle, &memory, IDLE_TAKE_MAX)? {
+            if let Tried::Done(builder) = self.try_with(idle, task, IDLE_TAKE_MAX)? {
                 self.idle.lock().push(builder);
                 return Ok(());
             }
         }
-        match self.try_with(self.start()?, &memory, TAKE_MAX)? {
+        match self.try_with(self.start()?, task, TAKE_MAX)? {
             Tried::Done(builder) => {
                 self.idle.lock().push(builder);
                 Ok(())
@@ -119,41 +118,42 @@ impl Builders {
     fn try_with(
         &self,
         builder: Builder,
-        task: &OwnedFd,
+        task: &[u8],
         take_max: Duration,
     ) -> Result<Tried, Failure> {
-        let sent = builder.control.send(&ToBuilder::Build, Some(task.as_fd()));
-        let begun =
-            sent.is_ok() && matches!(builder.hear(take_max), Heard::Said(FromBuilder::Begun));
+        let begun = builder.tell(task)
+            && matches!(builder.hear(take_max), Heard::Said(FromBuilder::Begun, _));
         if !begun {
-            self.end(&builder)?;
+            self.end(builder.number, builder.resident_bytes)?;
             return Ok(Tried::NotTaken);
         }
         match builder.hear(Duration::from_secs(self.limits.seconds_max)) {
-            Heard::Said(FromBuilder::Done) => Ok(Tried::Done(builder)),
-            Heard::Nothing => Err(Failure::TimedOut(self.end(&builder)?)),
+            Heard::Said(FromBuilder::Done, _) => Ok(Tried::Done(builder)),
+            Heard::Nothing => {
+                Err(Failure::TimedOut(self.end(builder.number, builder.resident_bytes)?))
+            }
             // A builder that says something else is no longer ours.
-            Heard::Said(_) | Heard::Closed => Err(Failure::Crashed(self.end(&builder)?)),
+            Heard::Said(..) | Heard::Closed => {
+                Err(Failure::Crashed(self.end(builder.number, builder.resident_bytes)?))
+            }
         }
     }
 
     fn start(&self) -> Result<Builder, Failure> {
-        let failed = |error: io::Error| Failure::NoBuilder(error.to_string());
-        let (control, theirs) = Control::pair().map_err(failed)?;
-        let number = match self.ask(&ToForeman::Start, Some(&theirs))? {
-            FromForeman::Started(number) => number,
-            FromForeman::NotStarted(why) => return Err(Failure::NoBuilder(why)),
-            FromForeman::Ended(_) => return Err(Failure::NoBuilder("the foreman erred".into())),
-        };
         // The builder has the only other end, so its end closes the connection.
-        drop(theirs);
-        let builder = Builder { number, control, resident_bytes: 0 };
-        match builder.hear(START_MAX) {
-            Heard::Said(FromBuilder::Ready { level, resident_bytes }) if level >= self.level => {
-                Ok(Builder { resident_bytes, ..builder })
+        let (number, control) = match self.ask(&ToForeman::Start)? {
+            (FromForeman::Started(number), Some(socket)) => (number, Control::of(socket)),
+            (FromForeman::NotStarted(why), _) => return Err(Failure::NoBuilder(why)),
+            _ => return Err(Failure::NoBuilder("the foreman erred".into())),
+        };
+        match hear(&control, START_MAX) {
+            Heard::Said(FromBuilder::Ready { level, resident_bytes }, Some(memory))
+                if level >= self.level =>
+            {
+                Ok(Builder { number, control, memory: File::from(memory), resident_bytes })
             }
-            Heard::Said(FromBuilder::Ready { level, .. }) => {
-                self.end(&builder)?;
+            Heard::Said(FromBuilder::Ready { level, .. }, Some(_)) => {
+                self.end(number, 0)?;
                 let why = format!(
                     "it reaches the level `{level}` of confinement, and the worker has `{}`",
                     self.level
@@ -161,7 +161,7 @@ impl Builders {
                 Err(Failure::NoBuilder(why))
             }
             heard => {
-                let exit = self.end(&builder)?;
+                let exit = self.end(number, 0)?;
                 let why = match heard {
                     Heard::Nothing => format!("its start took {} s", START_MAX.as_secs()),
                     _ => format!("it ended at its start with {exit:?}"),
@@ -172,10 +172,10 @@ impl Builders {
     }
 
     /// Ends a builder. Its peak is without what the drivers took at its start.
-    fn end(&self, builder: &Builder) -> Result<Exit, Failure> {
-        match self.ask(&ToForeman::End(builder.number), None)? {
+    fn end(&self, number: u32, resident_bytes: u64) -> Result<Exit, Failure> {
+        match self.ask(&ToForeman::End(number))?.0 {
             FromForeman::Ended(exit) => {
-                let peak_bytes = exit.peak_bytes.saturating_sub(builder.resident_bytes);
+                let peak_bytes = exit.peak_bytes.saturating_sub(resident_bytes);
                 Ok(Exit { peak_bytes, ..exit })
             }
             FromForeman::NotStarted(why) => Err(Failure::NoBuilder(why)),
@@ -183,14 +183,13 @@ impl Builders {
         }
     }
 
-    fn ask(&self, message: &ToForeman, socket: Option<&OwnedFd>) -> Result<FromForeman, Failure> {
+    fn ask(&self, message: &ToForeman) -> Result<Received<FromForeman>, Failure> {
         let mut foreman = self.foreman.lock();
         let answer = foreman.take().ok_or_else(|| "it has ended".to_owned()).and_then(|control| {
-            let sent = control.send(message, socket.map(AsFd::as_fd));
-            sent.map_err(|error| error.to_string())?;
+            control.send(message, None).map_err(|error| error.to_string())?;
             let answer = control.receive(Patience::Until(Instant::now() + FOREMAN_MAX));
             let answer = answer.map_err(|error| error.to_string())?;
-            Ok((answer.ok_or("it does not answer")?.0, control))
+            Ok((answer.ok_or("it does not answer")?, control))
         });
         let why = |why| Failure::NoBuilder(format!("the process that starts builders: {why}"));
         let (answer, control) = answer.map_err(why)?;
@@ -200,26 +199,32 @@ impl Builders {
 }
 
 enum Heard {
-    Said(FromBuilder),
+    /// A message, and what came with it.
+    Said(FromBuilder, Option<OwnedFd>),
     Nothing,
     Closed,
 }
 
-impl Builder {
-    fn hear(&self, patience: Duration) -> Heard {
-        match self.control.receive(Patience::Until(Instant::now() + patience)) {
-            Ok(Some((message, _))) => Heard::Said(message),
-            Ok(None) => Heard::Nothing,
-            Err(_) => Heard::Closed,
-        }
+fn hear(builder: &Control, patience: Duration) -> Heard {
+    match builder.receive(Patience::Until(Instant::now() + patience)) {
+        Ok(Some((message, came))) => Heard::Said(message, came),
+        Ok(None) => Heard::Nothing,
+        Err(_) => Heard::Closed,
     }
 }
 
-fn memory_of(task: &[u8]) -> io::Result<OwnedFd> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let file = File::from(rustix::fs::memfd_create("penstock-task", flags)?);
-    file.write_all_at(task, 0)?;
-    Ok(file.into())
+impl Builder {
+    fn hear(&self, patience: Duration) -> Heard {
+        hear(&self.control, patience)
+    }
+
+    /// Writes a task into the builder's memory, and tells it so. The memory is never mapped here,
+    /// so a builder that changes it meanwhile harms only its own build.
+    fn tell(&self, task: &[u8]) -> bool {
+        let bytes = task.len() as u64;
+        let written = self.memory.set_len(bytes).and_then(|()| self.memory.write_all_at(task, 0));
+        written.is_ok() && self.control.send(&ToBuilder::Build { bytes }, None).is_ok()
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //! builders, and ends no other process.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
 use penstock_confine::{Begun, Level, Network, Order};
@@ -74,17 +74,20 @@ fn run(control: Control, worker: Pid, order: &Order, limits: BuildLimits) -> ! {
     let begun = closed.begin();
     let folder = order.folder.clone();
     let mut crew = Crew { control, begun, limits, oom, builders: Vec::new(), folder };
-    while let Ok(Some((message, socket))) = crew.control.receive(Patience::Forever) {
-        let answer = match (message, socket) {
-            (ToForeman::Start, Some(socket)) => {
+    while let Ok(Some((message, _))) = crew.control.receive(Patience::Forever) {
+        let (answer, socket) = match message {
+            ToForeman::Start => {
                 let started;
-                (crew, started) = crew.start(socket);
-                started
+                (crew, started) = crew.start();
+                match started {
+                    Ok((number, socket)) => (FromForeman::Started(number), Some(socket)),
+                    Err(why) => (FromForeman::NotStarted(why), None),
+                }
             }
-            (ToForeman::Start, None) => FromForeman::NotStarted("it has no connection".into()),
-            (ToForeman::End(builder), _) => crew.end(builder),
+            ToForeman::End(builder) => (crew.end(builder), None),
         };
-        if crew.control.send(&answer, None).is_err() {
+        let socket = socket.as_ref().map(AsFd::as_fd);
+        if crew.control.send(&answer, socket).is_err() {
             break;
         }
     }
@@ -93,15 +96,20 @@ fn run(control: Control, worker: Pid, order: &Order, limits: BuildLimits) -> ! {
 }
 
 impl Crew {
-    /// Starts a builder. Returns only in the foreman.
-    fn start(mut self, socket: OwnedFd) -> (Self, FromForeman) {
+    /// Starts a builder. Returns only in the foreman: the builder's number, and the worker's end of
+    /// the connection to it. The worker can make no pair of sockets itself.
+    fn start(mut self) -> (Self, Result<(u32, Control), String>) {
         if self.builders.len() >= BUILDERS_MAX {
             self.builders.retain(|builder| !sys::has_ended(*builder));
         }
         if self.builders.len() >= BUILDERS_MAX {
             let why = format!("{BUILDERS_MAX} builders run already");
-            return (self, FromForeman::NotStarted(why));
+            return (self, Err(why));
         }
+        let (ours, theirs) = match Control::pair() {
+            Ok(pair) => pair,
+            Err(error) => return (self, Err(error.to_string())),
+        };
         let foreman = rustix::process::getpid();
         // The builder inherits it.
         self.oom.set(OomPriority::Builder);
@@ -112,15 +120,15 @@ impl Crew {
         match forked {
             Ok(Forked::Child) => {
                 let Self { control, begun, limits, oom, folder, .. } = self;
-                drop((control, oom));
+                drop((control, oom, ours));
                 end_with(foreman);
-                process::run(socket, begun, limits, folder.as_deref())
+                process::run(theirs, begun, limits, folder.as_deref())
             }
             Ok(Forked::Parent(builder)) => {
                 self.builders.push(builder);
-                (self, FromForeman::Started(builder.as_raw_nonzero().get().unsigned_abs()))
+                (self, Ok((builder.as_raw_nonzero().get().unsigned_abs(), ours)))
             }
-            Err(error) => (self, FromForeman::NotStarted(error.to_string())),
+            Err(error) => (self, Err(error.to_string())),
         }
     }
 

@@ -1,7 +1,8 @@
 //! A builder: a process that loads the drivers and builds programs, one after the other.
 
+use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::thread;
@@ -11,6 +12,7 @@ use penstock_confine::Begun;
 use penstock_device::{Context, Device, Driver, Platform, Program};
 use penstock_link::Patience;
 use penstock_wire::{Status, frame};
+use rustix::fs::MemfdFlags;
 use rustix::process::{Resource, Rlimit};
 
 use super::limits::{BUILD_STACK_BYTES, BuildLimits};
@@ -43,17 +45,26 @@ pub(super) fn run(socket: OwnedFd, begun: Begun, limits: BuildLimits, folder: Op
             sys::exit_now(1)
         }
     };
+    let Ok(memory) = rustix::fs::memfd_create("penstock-task", MemfdFlags::CLOEXEC) else {
+        sys::exit_now(1)
+    };
+    let memory = File::from(memory);
     let ready = FromBuilder::Ready { level: report.level, resident_bytes };
-    if control.send(&ready, None).is_err() {
+    if control.send(&ready, Some(memory.as_fd())).is_err() {
         sys::exit_now(0);
+    }
+    // That was the last descriptor that it sends.
+    if let Err(error) = penstock_confine::keep_descriptors(&report, false) {
+        tracing::warn!(%error, "a builder cannot be kept from sending descriptors");
+        sys::exit_now(1)
     }
     loop {
         let next = control.receive::<ToBuilder>(Patience::Until(Instant::now() + IDLE_MAX));
-        let Ok(Some((ToBuilder::Build, Some(memory)))) = next else { sys::exit_now(0) };
+        let Ok(Some((ToBuilder::Build { bytes }, _))) = next else { sys::exit_now(0) };
         if control.send(&FromBuilder::Begun, None).is_err() {
             sys::exit_now(0);
         }
-        let Ok(task) = read(memory) else { sys::exit_now(1) };
+        let Ok(task) = read(&memory, bytes) else { sys::exit_now(1) };
         bench.perform_in_thread(&task);
         if control.send(&FromBuilder::Done, None).is_err() {
             sys::exit_now(0);
@@ -78,13 +89,12 @@ fn limit_memory(limits: BuildLimits) -> io::Result<u64> {
     Ok(resident)
 }
 
-fn read(memory: OwnedFd) -> io::Result<Task> {
-    let file = std::fs::File::from(memory);
-    let length = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+fn read(memory: &File, length: u64) -> io::Result<Task> {
+    let length = usize::try_from(length).map_err(io::Error::other)?;
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(length).map_err(io::Error::other)?;
     bytes.resize(length, 0);
-    file.read_exact_at(&mut bytes, 0)?;
+    memory.read_exact_at(&mut bytes, 0)?;
     frame::decode("a task for a builder", &bytes).map_err(io::Error::other)
 }
 

@@ -47,7 +47,7 @@ pub(crate) enum Origin {
 /// Messages from a worker to its foreman.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToForeman {
-    /// Start a builder; its end of the pair of sockets comes with the message.
+    /// Start a builder.
     Start,
     /// End this builder, unless it has ended, and say how it ended.
     End(u32),
@@ -56,7 +56,8 @@ pub(super) enum ToForeman {
 /// Answers of a foreman. Each message to it has one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromForeman {
-    /// The builder has this number.
+    /// The builder has this number. The worker's end of the connection to it comes with the
+    /// message.
     Started(u32),
     /// The builder could not be started, for this reason.
     NotStarted(String),
@@ -66,14 +67,18 @@ pub(super) enum FromForeman {
 /// Messages from a worker to a builder.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToBuilder {
-    /// Perform the [`Task`] in the memory that comes with the message.
-    Build,
+    /// Perform the [`Task`] in the builder's memory.
+    Build {
+        /// Length of the task.
+        bytes: u64,
+    },
 }
 
 /// Messages from a builder to its worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromBuilder {
-    /// It has loaded the drivers, and is confined at this level.
+    /// It has loaded the drivers, and is confined at this level. The memory for its tasks comes
+    /// with the message, because the worker may not be able to send any.
     Ready {
         level: Level,
         /// Memory that the drivers have taken.

@@ -33,7 +33,14 @@ pub(super) fn send_now(
     loop {
         let sent = match pieces {
             [one] => rustix::net::send(socket, one, flags),
-            many => rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags),
+            many => {
+                match rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags)
+                {
+                    // Workers of strangers may not make this call, which can also send descriptors.
+                    Err(Errno::PERM) => send_first(socket, many, flags),
+                    sent => sent,
+                }
+            }
         };
         match sent {
             Ok(bytes) => return Ok(Some(bytes)),
@@ -42,6 +49,19 @@ pub(super) fn send_now(
             Err(error) => return Err(broken(error, "sending")),
         }
     }
+}
+
+/// Sends the first piece that is not empty, and lets the system send it with the next one.
+fn send_first(
+    socket: BorrowedFd<'_>,
+    pieces: &[IoSlice<'_>],
+    flags: SendFlags,
+) -> rustix::io::Result<usize> {
+    let mut rest = pieces.iter().skip_while(|piece| piece.is_empty());
+    let first = rest.next().map_or(&[][..], |piece| piece);
+    let more =
+        if rest.all(|piece| piece.is_empty()) { SendFlags::empty() } else { SendFlags::MORE };
+    rustix::net::send(socket, first, flags | more)
 }
 
 pub(super) fn recv_now(

@@ -1,11 +1,13 @@
 //! Builders that a client's program has taken over.
 
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::{self, JoinHandle};
 
 use penstock_link::LinkError;
 use penstock_trial::in_time;
+use rustix::fs::{Mode, OFlags};
 use rustix::net::SendFlags;
 
 use super::*;
@@ -14,9 +16,11 @@ use crate::builder::task::{Goal, Making, Origin};
 const LIMITS: BuildLimits = BuildLimits { seconds_max: 2, bytes_max: 1 << 30 };
 
 /// What a builder does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Conduct {
     Honest,
+    /// Sends this file in place of its memory, or nothing.
+    WithMemory(Option<&'static str>),
     /// Sends these bytes in place of a message.
     AtStart(&'static [u8]),
     InPlaceOfBegun(&'static [u8]),
@@ -42,9 +46,18 @@ fn play(control: &Control, conduct: Conduct) -> Result<(), LinkError> {
         raw(bytes);
         return Ok(());
     }
-    control.send(&FromBuilder::Ready { level: Level::Full, resident_bytes: u64::MAX }, None)?;
+    let ready = FromBuilder::Ready { level: Level::Full, resident_bytes: u64::MAX };
+    let memory = rustix::fs::memfd_create("test", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+    let memory = match conduct {
+        Conduct::WithMemory(Some(other)) => {
+            rustix::fs::open(other, OFlags::RDONLY, Mode::empty()).unwrap()
+        }
+        _ => memory,
+    };
+    let comes = conduct != Conduct::WithMemory(None);
+    control.send(&ready, comes.then_some(memory.as_fd()))?;
     let mut tasks = 0;
-    while let Some((ToBuilder::Build, _)) = control.receive(Patience::Forever)? {
+    while let Some((ToBuilder::Build { .. }, _)) = control.receive(Patience::Forever)? {
         tasks += 1;
         match conduct {
             Conduct::InPlaceOfBegun(bytes) => {
@@ -83,18 +96,19 @@ impl Play {
         let foreman = thread::spawn(move || {
             let control = Control::of(theirs);
             let exit = Exit { code: None, signal: Some(9), peak_bytes: 7 };
-            while let Ok(Some((message, socket))) = control.receive(Patience::Forever) {
+            while let Ok(Some((message, _))) = control.receive(Patience::Forever) {
+                let (ours, theirs) = Control::pair().unwrap();
                 let answer = match message {
                     ToForeman::Start => {
                         let number = count.fetch_add(1, Ordering::SeqCst);
                         let conduct = if number == 0 { first } else { Conduct::Honest };
-                        let builder = Control::of(socket.unwrap());
-                        thread::spawn(move || play(&builder, conduct));
+                        thread::spawn(move || play(&Control::of(theirs), conduct));
                         FromForeman::Started(number)
                     }
                     ToForeman::End(_) => FromForeman::Ended(exit),
                 };
-                control.send(&answer, None).unwrap();
+                let has_socket = matches!(answer, FromForeman::Started(_));
+                control.send(&answer, has_socket.then_some(ours.as_fd())).unwrap();
             }
         });
         let builders = Builders::new(Foreman { control: ours, limits: LIMITS }, Level::Full, None);
@@ -139,6 +153,14 @@ fn what_is_no_message_costs_one_build() {
         assert!(matches!(at_task, Failure::NoBuilder(_)), "{at_task:?}");
         let at_end = costs_one_build(Conduct::InPlaceOfDone(bytes));
         assert!(matches!(at_end, Failure::Crashed(_)), "{at_end:?}");
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_written_costs_one_build() {
+    for memory in [None, Some("/dev/null"), Some("/proc/self/exe")] {
+        let failure = costs_one_build(Conduct::WithMemory(memory));
+        assert!(matches!(failure, Failure::NoBuilder(_)), "{failure:?}");
     }
 }
 
