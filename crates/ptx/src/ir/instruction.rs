@@ -357,6 +357,9 @@ named! {
         /// A loop waits for a value that may come from outside the block. The other threads run
         /// meanwhile.
         Pause = "pause",
+        /// All threads of the block leave a branch that contains a barrier. Only PoCL needs a
+        /// barrier here.
+        Close = "close",
     }
 }
 

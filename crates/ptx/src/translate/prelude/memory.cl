@@ -84,6 +84,16 @@ uint ps_bound(__global uchar *arena, ulong control, uint offset, uint bytes, uin
 #else
 #define ps_apart()
 #endif
+//@ ps_close
+// A barrier that closes a branch on PoCL: closing.rs tells why. The assembly keeps the barrier
+// where it is. It has a loop over the threads of its own, because loops with assembly become no
+// vectors.
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define ps_close() \
+    { barrier(CLK_LOCAL_MEM_FENCE); __asm__ __volatile__(""); barrier(CLK_LOCAL_MEM_FENCE); }
+#else
+#define ps_close()
+#endif
 //@ ps_nanosleep
 // Gives way to other threads of this core: what a loop waits for may have to run there. A sleep is for who has found that giving way takes
 // long: the system wakes it some 50 us later. Where no way is known, waits last as long as the system lets a thread run.
