@@ -182,7 +182,9 @@ fn kernel(
         Some([x, y, z]) => format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) "),
         None => String::new(),
     };
-    let _ = writeln!(code, "__kernel {attribute}void {cl_name}({}) {{", declared.join(", "));
+    let scalar = if body.is_machine { "ps_scalar " } else { "" };
+    let _ =
+        writeln!(code, "__kernel {scalar}{attribute}void {cl_name}({}) {{", declared.join(", "));
     code.push_str(&body.text);
     code.push_str("}\n");
     Ok(TranslatedKernel {

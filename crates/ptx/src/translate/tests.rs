@@ -551,3 +551,12 @@ fn a_branch_that_cannot_be_closed_makes_a_machine() {
     assert!(is_machine(&other(shared)));
     assert!(!is_machine(&barrier_in_branch("@%p2 bra J;", "")));
 }
+
+#[test]
+fn a_machine_asks_for_one_thread_at_a_time() {
+    let apart = "setp.ne.u32 %p2, %r1, 0; @%p2 bra L; bar.warp.sync 1; L: ret;";
+    let text = source(apart);
+    assert!(text.contains("__kernel ps_scalar void"), "{text}");
+    assert!(text.contains("#define ps_scalar __attribute__((intel_vec_len_hint(1)))"), "{text}");
+    assert!(!source("bar.sync 0; ret;").contains("ps_scalar"));
+}
