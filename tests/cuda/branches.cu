@@ -149,6 +149,53 @@ TEST(threads_part_before_they_leave_a_loop_with_barriers) {
     }
 }
 
+// The same branch in each turn of a loop: a compiler may copy what is behind it for each way.
+__global__ void part_in_each_turn(int *results, const int *values, int way) {
+    __shared__ int shared[block];
+    const int own = threadIdx.x;
+    int value = values[own];
+    for (int turn = 0; turn < 3; turn++) {
+        if (way % 2 == 1) {
+            shared[own] = value;
+            __syncthreads();
+            value += shared[(own + 5) % block];
+            __syncthreads();
+            if (own % 3 == 0) results[block + own] = value;
+        }
+        if (way % 3 == 0 && value % 5 == 1 && own != 1) results[own] = value;
+        if (own == 0) results[1] = value += turn;
+    }
+    for (int turn = 0; turn < own % 4; turn++) value += 3 * turn + 1;
+    results[2 * block + own] = value;
+}
+
+TEST(threads_part_behind_the_same_branch_in_each_turn) {
+    std::vector<int> values(block);
+    for (int own = 0; own < block; own++) values[own] = own * 11 % 64 + 1;
+    OnDevice<int> on_values(values);
+    for (const int way : {1, 2, 3, 6}) {
+        OnDevice<int> results(3 * block);
+        part_in_each_turn<<<1, block>>>(results.data(), on_values.data(), way);
+        REQUIRE(cudaGetLastError());
+        std::vector<int> now = values, wanted(3 * block);
+        for (int turn = 0; turn < 3; turn++) {
+            const std::vector<int> before = now;
+            for (int own = block; own-- > 0;) {
+                if (way % 2 == 1) now[own] += before[(own + 5) % block];
+                if (way % 2 == 1 && own % 3 == 0) wanted[block + own] = now[own];
+                if (way % 3 == 0 && now[own] % 5 == 1 && own != 1) wanted[own] = now[own];
+                if (own == 0) wanted[1] = now[own] += turn;
+            }
+        }
+        for (int own = 0; own < block; own++) {
+            for (int turn = 0; turn < own % 4; turn++) now[own] += 3 * turn + 1;
+            wanted[2 * block + own] = now[own];
+        }
+        const std::vector<int> got = results.to_host();
+        for (int at = 0; at < 3 * block; at++) EXPECT_EQUAL(got[at], wanted[at]);
+    }
+}
+
 // Some blocks return early, with a barrier behind which threads part.
 __global__ void return_early(int *results, int way) {
     __shared__ int shared[block];

@@ -19,9 +19,11 @@
 //! No compiler copies a barrier, so its optimiser cannot undo that. If the threads do not come to
 //! such a block together, the kernel becomes a state machine, whose barriers are in no branch.
 //!
-//! Compilers also add and move barriers. PoCL adds one at the start of a branch all of whose paths
-//! lead to a barrier. LLVM makes one of the barriers of two branches, in front of both or behind
-//! both. All these places count as barriers.
+//! Compilers also add and move barriers, and copy what is between them. PoCL adds one at the start
+//! of a branch all of whose paths lead to a barrier. LLVM merges the barriers of two branches, in
+//! front of both or behind both. It copies code behind a branch if a later branch has the same
+//! condition. So every block counts as one with a barrier that threads may reach together behind a
+//! barrier in a branch. Then no code between two barriers there joins code of another branch.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -81,7 +83,7 @@ pub(super) fn close_branches(function: &mut Function) -> bool {
 fn open_edges(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> Option<OpenEdges> {
     let barriers = barriers(function, flow, uniform);
     let mut starts = starts_with_barrier(flow, uniform, &barriers)?;
-    add_merged_behind(flow, uniform, &barriers, &mut starts);
+    add_behind(flow, uniform, &barriers, &mut starts);
     let merged = merged_in_front(flow, uniform, &barriers);
     let nearest = nearest(flow, &|block| barriers[block] || starts[block] || merged[block]);
     let mut open = OpenEdges::new();
@@ -186,27 +188,19 @@ fn merged_in_front(flow: &ControlFlow, uniform: &Uniformity, barriers: &[bool]) 
     flow.blocks.iter().enumerate().map(leads).collect()
 }
 
-/// Adds the blocks behind several blocks that end with a barrier: LLVM may move it to their start.
-fn add_merged_behind(
-    flow: &ControlFlow,
-    uniform: &Uniformity,
-    barriers: &[bool],
-    starts: &mut [bool],
-) {
-    // A block that ends like the only block in front of it is one with that block for LLVM.
-    let mut ends: Vec<bool> = barriers.to_vec();
-    loop {
-        let mut changed = false;
-        for (at, block) in flow.blocks.iter().enumerate().filter(|(at, _)| flow.reached[*at]) {
-            let leads = |from: &&usize| flow.blocks[**from].successors.len() == 1 && ends[**from];
-            let count = block.predecessors.iter().filter(leads).count();
-            let is_start = count > 1 && uniform.block(at);
-            let continues = count == 1 && block.predecessors.len() == 1;
-            changed |= is_start && !std::mem::replace(&mut starts[at], true);
-            changed |= (is_start || continues) && !std::mem::replace(&mut ends[at], true);
-        }
-        if !changed {
-            return;
+/// Adds the blocks that threads may reach together behind a barrier that not all paths pass. LLVM
+/// may move the barriers of several branches there, or copy such a block for one of the branches.
+fn add_behind(flow: &ControlFlow, uniform: &Uniformity, barriers: &[bool], starts: &mut [bool]) {
+    let mut stack: Vec<usize> = (0..barriers.len())
+        .filter(|block| barriers[*block] && flow.reached[*block] && !flow.postdominates(*block, 0))
+        .collect();
+    let mut seen = vec![false; flow.blocks.len()];
+    while let Some(block) = stack.pop() {
+        for &next in flow.blocks[block].successors.iter().filter(|next| **next != flow.exit()) {
+            if !std::mem::replace(&mut seen[next], true) {
+                starts[next] |= uniform.block(next);
+                stack.push(next);
+            }
         }
     }
 }
