@@ -35,13 +35,14 @@ static=(vectorAdd-static matrixMul-static)
 scripts=(numba_vectors nvrtc_saxpy nvml cublas cufft cupy_arrays cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
     graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
-    devices copies streams graphs spaces atomics surfaces warps steps printing memcheck)
+    devices copies streams graphs spaces atomics surfaces warps branches cub steps printing
+    memcheck)
 if runs all; then
     examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
         imageDenoising)
     static=("${examples[@]/%/-static}")
     scripts+=(numba_matrices numba_histogram)
-    tests+=(runtime_calls_per_thread streams_per_thread images_speed images_none images_two
+    tests+=(thrust runtime_calls_per_thread streams_per_thread images_speed images_none images_two
         images_machine)
 fi
 # Needs two separate devices.

@@ -132,7 +132,7 @@ def cuda():
         TEST: [
             # Everything once. On other pools and drivers, only what depends on them.
             runner(f"{run} unix"),
-            runner(f"{run} unix --device intel vectorAdd matrixMul-static copies atomics"),
+            runner(f"{run} unix --device intel vectorAdd matrixMul-static copies atomics branches"),
             runner(f"{run} tcp vectorAdd asyncAPI copies streams"),
             runner(f"{run} two devices vectorAdd heaps"),
             runner("tests/cuda/native.sh"),

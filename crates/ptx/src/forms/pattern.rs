@@ -289,7 +289,9 @@ fn apply_by_opcode(opcode: Opcode, word: &'static str, modifiers: &mut Modifiers
         Opcode::Atom | Opcode::Red if Atomic::from_name(word).is_some() => {
             modifiers.atomic = Atomic::from_name(word)
         }
-        Opcode::Redux | Opcode::BarRed if Reduce::from_name(word).is_some() => {
+        Opcode::Redux | Opcode::BarRed | Opcode::Vabsdiff2 | Opcode::Vabsdiff4
+            if Reduce::from_name(word).is_some() =>
+        {
             modifiers.reduce = Reduce::from_name(word)
         }
         Opcode::Vote | Opcode::Match if VoteMode::from_name(word).is_some() => {

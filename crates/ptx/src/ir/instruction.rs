@@ -156,6 +156,8 @@ named! {
         Subc = "subc", Suld = "suld", Sust = "sust", Szext = "szext", Tanh = "tanh", Testp = "testp", Tex = "tex", Tld4 = "tld4", Trap = "trap",
         /// `txq`: queries a property of a texture, the first word of [`Modifiers::query`].
         Txq = "txq",
+        /// [`Modifiers::reduce`] is set if the differences are added up.
+        Vabsdiff2 = "vabsdiff2", Vabsdiff4 = "vabsdiff4",
         /// Operands: d, [!]p, [member mask: absent without `.sync`].
         Vote = "vote",
         Xor = "xor",
@@ -357,6 +359,9 @@ named! {
         /// A loop waits for a value that may come from outside the block. The other threads run
         /// meanwhile.
         Pause = "pause",
+        /// All threads of the block leave a branch that contains a barrier. Only PoCL needs a
+        /// barrier here.
+        Close = "close",
     }
 }
 

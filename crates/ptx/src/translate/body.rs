@@ -44,12 +44,13 @@ impl KernelBody {
         entry: &Entry,
         function: &Function,
         options: &Options,
+        stays_open: bool,
     ) -> Result<Self, TranslateError> {
         let flow = ControlFlow::of(function);
         let joins = LiveJoins::of(function, &flow);
         let uniform = super::agree::uniform_with_agreement(function, &flow);
         let sums = LinearSums::of(module, entry, function, &flow, &uniform);
-        let is_machine = convergence::needs_machine(function, &flow, &uniform);
+        let is_machine = stays_open || convergence::needs_machine(function, &flow, &uniform);
         let has_meetings = effects::has_meetings(function);
         let failing = match has_meetings && !is_machine {
             _ if options.check => Failing::AnyFault,

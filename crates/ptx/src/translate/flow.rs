@@ -30,7 +30,7 @@ pub(super) struct ControlFlow {
     pub reached: Vec<bool>,
 }
 
-fn ends_block(instruction: &Instruction) -> bool {
+pub(super) fn ends_block(instruction: &Instruction) -> bool {
     matches!(instruction.opcode, Opcode::Bra | Opcode::BrxIdx | Opcode::Ret | Opcode::Exit)
 }
 
@@ -96,7 +96,7 @@ impl ControlFlow {
         self.depth = visits(&self.postdominator).1;
     }
 
-    /// Whether every path to `block` passes `by`.
+    /// Whether every path to `block` passes `by`. Both may be [`ControlFlow::exit`].
     pub(super) fn dominates(&self, by: usize, block: usize) -> bool {
         let ((first, last), (enters, leaves)) = (self.visits[by], self.visits[block]);
         first <= enters && leaves <= last

@@ -22,6 +22,7 @@ impl Writer<'_> {
             Opcode::Prmt => self.permute(what),
             Opcode::Lop3 => self.lookup(what),
             Opcode::Dp4a | Opcode::Dp2a => self.dot(what),
+            Opcode::Vabsdiff2 | Opcode::Vabsdiff4 => self.lane_differences(what),
             Opcode::Shl | Opcode::Shr | Opcode::Shf => self.shift(what),
             Opcode::And | Opcode::Or | Opcode::Xor | Opcode::Not | Opcode::Cnot => self.logic(what),
             _ => self.simple(what),
@@ -325,6 +326,30 @@ impl Writer<'_> {
             ));
         }
         self.result(what, Type::U32, &format!("({})", terms.join(" + ")))
+    }
+
+    /// Writes the absolute differences of the bytes or halves of two registers, or their sum.
+    fn lane_differences(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        let [_, left, right] = what.types[..] else {
+            return Err(TranslateError::unsupported(what));
+        };
+        let from = self.sources(what, Type::U32, 3)?;
+        let (name, lanes) =
+            if what.opcode == Opcode::Vabsdiff4 { ("char", 4) } else { ("short", 2) };
+        let lanes_of = |ty: Type, value: &str| {
+            let sign = if ty.is_signed() { "" } else { "u" };
+            format!("convert_int{lanes}(as_{sign}{name}{lanes}({value}))")
+        };
+        let all = format!("abs_diff({}, {})", lanes_of(left, &from[0]), lanes_of(right, &from[1]));
+        if what.modifiers.reduce.is_none() {
+            return self.result(
+                what,
+                Type::U32,
+                &format!("as_uint(convert_u{name}{lanes}({all}))"),
+            );
+        }
+        let terms: Vec<String> = (0..lanes).map(|lane| format!("{all}.s{lane}")).collect();
+        self.result(what, Type::U32, &format!("({} + {})", terms.join(" + "), from[2]))
     }
 
     /// Writes an instruction that is one C expression or one call.

@@ -82,7 +82,7 @@ pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
         text,
         "__local uint bn[{BARRIERS}], bt[{BARRIERS}], bq[{BARRIERS}], bd[{BARRIERS}], bs[{BARRIERS}], ba[{BARRIERS}], gone, moved;"
     );
-    text.push_str("uint pc = 0, key = 0, member = 0, need = 0, round = 0; ulong value = 0, outcome = 0; bool waits = false, fresh = false, together = false;\n");
+    text.push_str("uint pc = 0, key = 0, member = 0, need = 0, round = 0; ulong value = 0, outcome = 0; bool waits = false, fresh = false, together = false, over = false, stuck = false;\n");
 }
 
 impl Writer<'_> {
@@ -133,6 +133,7 @@ impl Writer<'_> {
         self.line("default: key = 0; waits = true; fresh = true; goto MEET;\n}\nMEET:;");
         self.write_round(all);
         self.line("}");
+        self.write_end(all);
         Ok(())
     }
 
@@ -199,29 +200,22 @@ impl Writer<'_> {
             went.push_str(" if (!asks) busy = round;");
         }
         let went = if rejoins || yields { format!("{{ {went} }}") } else { went };
-        self.line(&format!(
-            "if (goes) {went}\nconst bool over = gone == threads;\nbarrier({all});"
-        ));
+        self.line(&format!("if (goes) {went}\nover = gone == threads;\nbarrier({all});"));
         self.line(&format!("if (waits && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u && bd[member]) {{ goes = true; outcome = (ulong)bs[member] | (ulong)ba[member] << 32; }}"));
-        self.line("if (over) break;");
-        self.write_deadlock(rejoins, yields);
+        self.write_exit(rejoins, yields);
         self.line("if (goes) waits = false;");
     }
 
-    /// Writes the end of the kernel for the case that no thread can continue.
-    fn write_deadlock(&mut self, rejoins: bool, yields: bool) {
-        let (trap, stuck, name) =
-            (Fault::Trap as u64, Fault::Stuck as u64, name_number(&self.entry.name));
+    /// Writes the only way out of the rounds, which all threads take together: all have ended, or
+    /// none can continue. A device's compiler is wrong more easily about a loop with two exits
+    /// (`closing.rs`).
+    fn write_exit(&mut self, rejoins: bool, yields: bool) {
         // Lanes that stay continue in the next round.
-        let stands =
-            if rejoins { "moved != round && moved + 1u != round" } else { "moved != round" };
-        let (code, address) = match rejoins || yields {
-            true => (stuck, format!("{name:#x}UL")),
-            false => (trap, String::from("0UL")),
-        };
-        self.line(&format!(
-            "if ({stands}) {{ if (lid == 0) ps_fault(AT(control), {code}u, {address}, 0u); break; }}"
-        ));
+        let mut stands = String::from(if rejoins {
+            "moved != round && moved + 1u != round"
+        } else {
+            "moved != round"
+        });
         if rejoins {
             let warps = self.threads_most().div_ceil(WARP_SIZE);
             self.line(&format!("if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) wl[(round & 1u ? {warps}u : 0u) + (lid >> 5)] = round;"));
@@ -230,8 +224,22 @@ impl Writer<'_> {
             self.line(&format!(
                 "if (goes && key >= {FIRST_BARRIER}u && key < {FIRST_PLACE}u) busy = round;"
             ));
-            self.line(&format!("if (round - busy > {POLLS_MAX}u) {{ if (lid == 0) ps_fault(AT(control), {stuck}u, {name:#x}UL, 0u); break; }}"));
+            stands = format!("({stands}) || round - busy > {POLLS_MAX}u");
         }
+        self.line(&format!("stuck = {stands};\nif (over | stuck) break;"));
+    }
+
+    /// Writes what follows the rounds: the fault, if no thread could continue.
+    fn write_end(&mut self, all: &str) {
+        let is_named =
+            has_stops(self.function, Stop::Rejoin) || has_stops(self.function, Stop::Yield);
+        let (code, address) = match is_named {
+            true => (Fault::Stuck as u64, format!("{:#x}UL", name_number(&self.entry.name))),
+            false => (Fault::Trap as u64, String::from("0UL")),
+        };
+        self.line(&format!(
+            "barrier({all});\nif (!over && lid == 0) ps_fault(AT(control), {code}u, {address}, 0u);"
+        ));
     }
 
     /// Writes a meeting: the thread stops here, and continues behind it.

@@ -28,6 +28,8 @@
 //! kernel also becomes a state machine if its barriers in branches would make a device's compiler
 //! copy too much code (`paths`).
 //!
+//! `closing` puts one more meeting behind branches that contain one, because of a defect of PoCL.
+//!
 //! Where the lanes of a warp exchange values through memory without a meeting, `order` inserts a
 //! stop; `stop_search` finds the places. `alias` compares the addresses (`address_form`), with the
 //! knowledge of `linear`, `roots`, `values` and `conditions`. `regions` finds where lanes that took
@@ -55,6 +57,7 @@ mod body;
 mod broadcast;
 mod c_type;
 mod call;
+mod closing;
 mod compare;
 mod conditions;
 mod control;
@@ -167,7 +170,8 @@ fn kernel(
         body::doubles_as_bits(&mut flat);
     }
     order::insert_stops(module, entry, &mut flat);
-    let body = body::KernelBody::of(module, entry, &flat, options)?;
+    let stays_open = closing::close_branches(&mut flat);
+    let body = body::KernelBody::of(module, entry, &flat, options, stays_open)?;
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
     let _ = writeln!(code, "struct p{index} {{ ulong w[{words}]; }};");
@@ -178,7 +182,9 @@ fn kernel(
         Some([x, y, z]) => format!("__attribute__((reqd_work_group_size({x}, {y}, {z}))) "),
         None => String::new(),
     };
-    let _ = writeln!(code, "__kernel {attribute}void {cl_name}({}) {{", declared.join(", "));
+    let scalar = if body.is_machine { "ps_scalar " } else { "" };
+    let _ =
+        writeln!(code, "__kernel {scalar}{attribute}void {cl_name}({}) {{", declared.join(", "));
     code.push_str(&body.text);
     code.push_str("}\n");
     Ok(TranslatedKernel {

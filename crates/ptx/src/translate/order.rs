@@ -161,7 +161,7 @@ fn insert(function: &mut Function, mut stops: Vec<(usize, Stop)>) {
     function.body = Some(fresh);
 }
 
-fn stop_instruction(stop: Stop) -> Instruction {
+pub(super) fn stop_instruction(stop: Stop) -> Instruction {
     Instruction {
         line: 0,
         guard: None,

@@ -21,6 +21,11 @@ impl Writer<'_> {
             self.broadcast(instruction)?;
         }
         if instruction.guard.is_some() {
+            // A barrier in a branch: see `closing.rs`.
+            let meets = effects::is_meeting(instruction.opcode) && !self.is_machine;
+            if meets || self.uniform.agreed.contains(&self.at) {
+                self.line("ps_close();");
+            }
             self.line("}");
         } else if self.lines[from..].iter().any(|line| line.text.starts_with("const ")) {
             // The C variables belong to this statement only.

@@ -513,3 +513,51 @@ fn many_branches_with_barriers_in_a_row_are_a_machine() {
     let outside = plain.replace(":", ": bar.sync 0;");
     assert!(!is_machine(&outside));
 }
+
+/// A kernel whose only barrier is in a branch that all threads take together.
+fn barrier_in_branch(behind: &str, end: &str) -> String {
+    format!(
+        "ld.param.u32 %r5, [b]; setp.eq.u32 %p1, %r5, 0; setp.ne.u32 %p2, %r1, 0;
+        @%p1 bra J; bar.sync 0; {behind} J: {end} ret;"
+    )
+}
+
+#[test]
+fn a_branch_with_a_barrier_is_closed_by_another_one() {
+    let closes = |body: &str| source(body).matches("ps_close();").count();
+    let parts = "@%p2 bra J; st.global.u32 [%rd2], %r1;";
+    assert_eq!(closes(&barrier_in_branch(parts, "st.global.u32 [%rd2+4], %r1;")), 1);
+    // Two ways lead behind the branch, and all threads come to one of them together. The ways come
+    // together only at the end.
+    let two = "setp.gt.u32 %p3, %r5, 9; @%p3 bra K; bra J; K: st.global.u32 [%rd2+8], %r1; bra L;";
+    assert_eq!(closes(&barrier_in_branch(two, "st.global.u32 [%rd2+4], %r1; L:")), 3);
+    // The end of the kernel is behind the branch, too.
+    assert_eq!(closes(&barrier_in_branch("@%p2 ret;", "")), 1);
+    assert_eq!(closes("ld.param.u32 %r5, [b]; setp.eq.u32 %p1, %r5, 0; @%p1 bar.sync 0; ret;"), 1);
+    // All paths pass the barrier.
+    assert_eq!(closes("setp.ne.u32 %p2, %r1, 0; bar.sync 0; @%p2 ret; st.u32 [%rd2], 1; ret;"), 0);
+}
+
+#[test]
+fn a_branch_that_cannot_be_closed_makes_a_machine() {
+    let is_machine = |body: &str| of(body, &options()).kernels[0].is_machine;
+    // Some threads join the other branch before the others do.
+    let early = "@%p2 bra K; bra J;";
+    let shared = "bra L; K: st.global.u32 [%rd2], %r1; L:";
+    let other = |end: &str| {
+        barrier_in_branch(early, end)
+            .replace("@%p1 bra J;", "@%p1 bra M;")
+            .replace(" J:", " M: setp.gt.u32 %p3, %r1, 9; @%p3 bra K; J:")
+    };
+    assert!(is_machine(&other(shared)));
+    assert!(!is_machine(&barrier_in_branch("@%p2 bra J;", "")));
+}
+
+#[test]
+fn a_machine_asks_for_one_thread_at_a_time() {
+    let apart = "setp.ne.u32 %p2, %r1, 0; @%p2 bra L; bar.warp.sync 1; L: ret;";
+    let text = source(apart);
+    assert!(text.contains("__kernel ps_scalar void"), "{text}");
+    assert!(text.contains("#define ps_scalar __attribute__((intel_vec_len_hint(1)))"), "{text}");
+    assert!(!source("bar.sync 0; ret;").contains("ps_scalar"));
+}

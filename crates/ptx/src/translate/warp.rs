@@ -11,7 +11,7 @@ use super::effects::is_meeting;
 use super::error::TranslateError;
 use super::writer::Writer;
 use crate::ir::{
-    Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Type, VoteMode,
+    Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Stop, Type, VoteMode,
 };
 
 /// Declares two halves for the exchanged values, and three alternating sums for `bar.red`.
@@ -105,6 +105,13 @@ impl Writer<'_> {
     pub(super) fn meet_together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         self.uses_barriers = true;
         match what.opcode {
+            Opcode::BarWarpSync if what.modifiers.stop == Some(Stop::Close) => {
+                self.line("ps_close();");
+                if self.parts_behind() {
+                    self.line("ps_apart();");
+                }
+                return Ok(());
+            }
             Opcode::BarSync | Opcode::BarWarpSync => {
                 self.barrier();
                 return Ok(());

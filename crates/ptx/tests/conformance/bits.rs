@@ -35,9 +35,7 @@ pub fn logic() -> Vec<Case> {
         }
         cases.push(Case::new(format!("not.b{bits} $d, $a;"), &[r], r, move |v| !v[0] & mask(bits)));
         cases.push(Case::new(format!("cnot.b{bits} $d, $a;"), &[r], r, |v| u64::from(v[0] == 0)));
-        cases.push(Case::new(format!("selp.b{bits} $d, $a, $b, $c;"), &[r, r, T::Pred], r, |v| {
-            if v[2] != 0 { v[0] } else { v[1] }
-        }));
+        cases.extend(selections(bits, r));
         cases.push(Case::new(
             format!("slct.u{bits}.s32 $d, $a, $b, $c;"),
             &[r, r, T::I32],
@@ -103,6 +101,16 @@ pub fn logic() -> Vec<Case> {
         |v| u64::from(v[0] & v[1] != 0) & (v[2] ^ 1),
     ));
     cases
+}
+
+/// `selp` with a predicate and with its negation.
+fn selections(bits: u32, register: T) -> [Case; 2] {
+    ["", "!"].map(|not| {
+        let text = format!("selp.b{bits} $d, $a, $b, {not}$c;");
+        Case::new(text, &[register, register, T::Pred], register, move |v| {
+            if (v[2] != 0) == not.is_empty() { v[0] } else { v[1] }
+        })
+    })
 }
 
 #[test]

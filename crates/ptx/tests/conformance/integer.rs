@@ -234,6 +234,28 @@ pub fn carries() -> Vec<Case> {
     cases
 }
 
+/// `vabsdiff2` or `vabsdiff4`, for operands with a sign or without.
+fn lane_differences(bits: u32, a_signed: bool, b_signed: bool) -> [Case; 2] {
+    let lane = |signed| Int { name: "", bits, signed };
+    let (a, b, to) = (lane(a_signed), lane(b_signed), lane(false));
+    let difference = move |v: &[u64], at: u32| {
+        (a.value(v[0] >> (bits * at)) - b.value(v[1] >> (bits * at))).abs()
+    };
+    let all =
+        move |v: &[u64]| (0..32 / bits).map(|at| to.cut(difference(v, at)) << (bits * at)).sum();
+    let sum = move |v: &[u64]| {
+        let sum: i128 = (0..32 / bits).map(|at| difference(v, at)).sum();
+        INTS[2].cut(sum + INTS[2].value(v[2]))
+    };
+    let name = |signed| if signed { "s32" } else { "u32" };
+    let text = format!("vabsdiff{}.u32.{}.{}", 32 / bits, name(a_signed), name(b_signed));
+    let registers = [T::I32; 3];
+    [
+        Case::new(format!("{text} $d, $a, $b, $c;"), &registers, T::I32, all),
+        Case::new(format!("{text}.add $d, $a, $b, $c;"), &registers, T::I32, sum),
+    ]
+}
+
 #[test]
 fn halves_and_dot_products_agree() {
     run("packed integers", &packed_integers());
@@ -266,6 +288,10 @@ pub fn packed_integers() -> Vec<Case> {
             T::I32,
             reference,
         ));
+    }
+    for (a, b) in [(false, false), (false, true), (true, false), (true, true)] {
+        cases.extend(lane_differences(8, a, b));
+        cases.extend(lane_differences(16, a, b));
     }
     for (a_name, a_signed) in [("u32", false), ("s32", true)] {
         for (b_name, b_signed) in [("u32", false), ("s32", true)] {

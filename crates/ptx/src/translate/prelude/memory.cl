@@ -84,6 +84,25 @@ uint ps_bound(__global uchar *arena, ulong control, uint offset, uint bytes, uin
 #else
 #define ps_apart()
 #endif
+//@ ps_close
+// A barrier that closes a branch on PoCL: closing.rs tells why. The assembly keeps the barrier
+// where it is. It has a loop over the threads of its own, because loops with assembly become no
+// vectors.
+#ifdef POCL_DEVICE_ADDRESS_BITS
+#define ps_close() \
+    { barrier(CLK_LOCAL_MEM_FENCE); __asm__ __volatile__(""); barrier(CLK_LOCAL_MEM_FENCE); }
+#else
+#define ps_close()
+#endif
+//@ ps_scalar
+// Intel's runtime for CPUs (2026.2) makes vectors of threads. It computes wrong values in a loop
+// with barriers around a loop that threads leave one by one, as in a state machine. The hint asks
+// for one thread at a time.
+#ifdef cl_intel_vec_len_hint
+#define ps_scalar __attribute__((intel_vec_len_hint(1)))
+#else
+#define ps_scalar
+#endif
 //@ ps_nanosleep
 // Gives way to other threads of this core: what a loop waits for may have to run there. A sleep is for who has found that giving way takes
 // long: the system wakes it some 50 us later. Where no way is known, waits last as long as the system lets a thread run.
