@@ -8,8 +8,9 @@
 --beside  with --repeat: every second time, LOAD endless loops run beside the tests
 --list    lists the stages of the lane
 
-Two stages run at a time, the longest ones first, and in the lane `perf` one. The results of a whole run are also in target/proof.json: of which commit they are, and the times of
-each stage. CPU time is that of processes for which another process of the stage has waited.
+Two stages run at a time, the longest ones first, and in the lane `perf` one stage. The results of a
+whole run are also in target/proof.json: of which commit they are, and the times of each stage. CPU
+time is that of processes for which another process of the stage has waited.
 """
 
 import argparse
