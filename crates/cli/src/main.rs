@@ -15,6 +15,8 @@ mod discover;
 mod doctor;
 mod embedded;
 mod energy;
+#[cfg(test)]
+mod facts;
 mod failure;
 mod key;
 mod limits;
