@@ -33,10 +33,10 @@ Examples:
   penstock serve --listen unix:/run/gpus/sock --allow-user alice --allow-user bob
 
 Security:
-Everyone who may use a daemon can run programs as the user that started the daemon. Workers confine \
-themselves at the level full, as far as the kernel and the drivers permit. Over TCP and vsock both \
-sides must have the same key file: see `penstock key`. TCP that leaves a host is encrypted unless \
-PENSTOCK_ENCRYPTION is never.";
+Everyone who may use a daemon can run programs as the user that started the daemon. Workers \
+confine themselves at the level full, as far as the kernel and the drivers permit. Over TCP and \
+vsock both sides must have the same key file: see `penstock key`. TCP that leaves a host is \
+encrypted unless PENSTOCK_ENCRYPTION is never.";
 
 const AFTER_BRIDGE: &str = "\
 Examples:

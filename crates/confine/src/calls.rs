@@ -341,9 +341,10 @@ fn connecting_sends(context: &Context) -> [Call; 3] {
     })
 }
 
-/// Sockets of other families than a worker uses are refused. Drivers ask the kernel for its
-/// networks (netlink), and may speak to a service of their own (Unix). Other kinds of netlink
-/// observe the host or lead deep into the kernel. UCX asks for RDMA cards.
+/// Sockets of other families than a worker uses are refused. Drivers may ask the kernel for its
+/// networks (netlink; but `getifaddrs` of the C library sends to an address, which is forbidden
+/// where there is no network), and may speak to a service of their own (Unix). Other kinds of
+/// netlink observe the host or lead deep into the kernel. UCX asks for RDMA cards.
 fn socket(context: &Context) -> Call {
     let mut families = vec![libc::AF_NETLINK];
     if has_connections(context) {

@@ -32,6 +32,7 @@ use crate::message::{Control, ToDaemon, ToWorker};
 use crate::options::{Error, Options};
 use crate::permitted::Permitted;
 use crate::quota::LimitsFile;
+use crate::said::Relays;
 use crate::transport::Transport;
 use crate::users::Users;
 use crate::workers::{Ended, Signs, Workers};
@@ -116,9 +117,7 @@ fn run(
     end: BorrowedFd<'_>,
     ready: impl FnOnce(&[Address]),
 ) -> Result<(), Error> {
-    if options.listen.is_empty() {
-        return Err(Error::NoAddress);
-    }
+    (!options.listen.is_empty()).then_some(()).ok_or(Error::NoAddress)?;
     let transport = Transport::configured()?;
     let levels = Levels::choose(options.confine, options.require_confinement)?;
     crate::sys::raise_descriptor_limit();
@@ -170,6 +169,7 @@ fn run(
         folders,
         groups: daemon.workers().groups.as_ref().ok().cloned(),
         users,
+        relays: Relays::default(),
     };
     daemon.start_workers(&launch);
     daemon.note_start(transport);
@@ -290,8 +290,6 @@ impl Daemon {
             fds.extend(exits.map(|exit| PollFd::new(exit, PollFlags::IN)));
             let clients = signs.iter().filter_map(|it| it.client.as_deref());
             fds.extend(clients.map(|client| PollFd::new(client, PollFlags::RDHUP)));
-            let said = signs.iter().filter_map(|it| it.said.source());
-            fds.extend(said.map(|said| PollFd::from_borrowed_fd(said, PollFlags::IN)));
             let timeout =
                 next.map(|at| crate::sys::timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
@@ -308,7 +306,10 @@ impl Daemon {
             // Reading empties the counter, if it is not empty already.
             _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
             self.heed(&signs, ready.get(2..).unwrap_or_default());
-            for ended in self.workers().reap(Instant::now()) {
+            // Whose worker has ended learns it when nobody has the connection any more.
+            drop(signs);
+            let ended = self.workers().reap(Instant::now());
+            for ended in ended {
                 self.tell_end(&ended);
             }
             let hanging = self.workers().end_hanging(Instant::now());
@@ -334,8 +335,6 @@ impl Daemon {
     /// about their descriptors, in the order in which [`Daemon::supervise`] waits for them.
     fn heed(self: &Arc<Self>, signs: &[Signs], ready: &[bool]) {
         let mut ready = ready.iter();
-        // Here only the thread that calls this looks at what workers say.
-        let said: Vec<_> = signs.iter().filter(|sign| sign.said.source().is_some()).collect();
         for (sign, _) in signs.iter().zip(&mut ready).filter(|(_, ready)| **ready) {
             self.hear(sign.worker, &sign.control);
         }
@@ -346,9 +345,6 @@ impl Daemon {
         let clients = signs.iter().filter(|sign| sign.client.is_some());
         for (sign, _) in clients.zip(&mut ready).filter(|(_, ready)| **ready) {
             self.workers().note_left(sign.worker, Instant::now());
-        }
-        for (sign, _) in said.into_iter().zip(&mut ready).filter(|(_, ready)| **ready) {
-            sign.said.relay(sign.worker);
         }
     }
 
@@ -516,7 +512,6 @@ impl Daemon {
         let client = ended.client.as_deref().unwrap_or("none");
         let told = ended.told.as_deref().unwrap_or("nothing");
         let (worker, status) = (ended.worker, &ended.status);
-        ended.said.end(worker);
         if ended.orderly {
             tracing::info!(worker, client, %status, told, "session ended");
         } else {

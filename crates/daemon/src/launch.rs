@@ -20,7 +20,7 @@ use crate::folders::{Folder, Folders};
 use crate::groups::{self, Group, Groups};
 use crate::log::Log;
 use crate::message::{Control, ToWorker};
-use crate::said::Said;
+use crate::said::{self, Relays};
 use crate::transport::Transport;
 use crate::users::{Lease, Users};
 
@@ -41,6 +41,8 @@ pub(crate) struct Launch {
     pub(crate) groups: Option<Arc<Groups>>,
     /// Their users, if each has one of its own.
     pub(crate) users: Option<Arc<Users>>,
+    /// The threads that write into the log what they say.
+    pub(crate) relays: Relays,
 }
 
 /// A process that becomes a worker.
@@ -51,9 +53,14 @@ pub(crate) struct Launched {
     /// that: a kernel can leave a process behind that has this socket, too. `None` if the system
     /// has no such descriptors (before Linux 5.3) or none left.
     pub(crate) exit: Option<OwnedFd>,
-    pub(crate) said: Said,
     pub(crate) folder: Option<Folder>,
     pub(crate) group: Option<Group>,
+}
+
+impl Drop for Launch {
+    fn drop(&mut self) {
+        self.relays.finish();
+    }
 }
 
 impl Launch {
@@ -63,12 +70,12 @@ impl Launch {
         let user = lease.as_ref().map(Lease::worker);
         let folder = self.folders.as_ref().map(|folders| folders.worker(lease)).transpose()?;
         let group = self.groups.as_ref().map(Groups::worker).transpose()?;
-        let (said, stderr) = Said::pipe(self.log)?;
+        let (said, stderr) = said::pipe()?;
         let (mut child, control) = self.spawn(folder.as_ref(), stderr)?;
         // The process waits for the message below before it loads or starts anything.
-        if let Some(group) = &group
-            && let Err(error) = group.take(child.id())
-        {
+        let grouped = group.as_ref().map_or(Ok(()), |group| group.take(child.id()));
+        let ready = grouped.and_then(|()| self.relays.start(self.log, child.id(), said));
+        if let Err(error) = ready {
             // It has done nothing yet, so the wait is short.
             _ = child.kill().and_then(|()| child.wait());
             return Err(error);
@@ -88,7 +95,7 @@ impl Launch {
         control.send(&start, None).map_err(io::Error::other)?;
         let pid = rustix::process::Pid::from_child(&child);
         let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Launched { child, control, exit, said, folder, group })
+        Ok(Launched { child, control, exit, folder, group })
     }
 
     /// Starts a worker's process; its standard input is the control socket.

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 /// Size of a page, the unit of mappings.
 pub(crate) const PAGE_BYTES: usize = 4096;
 
-/// Most file descriptors that a daemon needs.
+/// Most file descriptors that a daemon needs: see [`raise_descriptor_limit`], with room for the
+/// descriptors that sessions have in flight.
 const DESCRIPTORS_MAX: u64 = 8_192;
 
 /// A page of shared memory as words.
@@ -63,13 +64,22 @@ pub(crate) fn close_inherited() -> io::Result<()> {
         return Ok(());
     }
     // Linux before 5.9.
-    let names = std::fs::read_dir("/proc/self/fd")?.collect::<io::Result<Vec<_>>>()?;
-    let number = |name: std::fs::DirEntry| name.file_name().to_str()?.parse().ok();
-    for inherited in names.into_iter().filter_map(number).filter(|it| *it >= 3) {
+    for inherited in inherited()? {
         // SAFETY: as above. That of the folder itself is closed already: closing it again fails.
         unsafe { libc::close(inherited) };
     }
     Ok(())
+}
+
+/// Returns the descriptors beyond the standard ones, with that of the folder that lists them. The
+/// folder is closed when this returns.
+fn inherited() -> io::Result<Vec<i32>> {
+    let mut numbers = Vec::new();
+    for name in std::fs::read_dir("/proc/self/fd")? {
+        numbers.extend(name?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    numbers.retain(|number| *number >= 3);
+    Ok(numbers)
 }
 
 /// Returns a descriptor that becomes readable when this process is asked to end (SIGTERM, SIGINT,
@@ -105,9 +115,10 @@ pub(crate) fn timespec(duration: std::time::Duration) -> rustix::event::Timespec
     }
 }
 
-/// Raises the limit of file descriptors as far as the system allows: 256 sessions and as many
-/// hellos need some 800, near the usual limit of 1,024. Workers inherit the limit. It would only
-/// harm drivers that use select(2), and none does.
+/// Raises the limit of file descriptors as far as the system allows. 256 sessions need 1,024: the
+/// control socket, the end, the log and the client's connection of each. As many hellos need one
+/// each. Workers get a part of the limit (`penstock_confine::keep_descriptors`). A high limit would
+/// only harm drivers that use select(2), and none does.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let enough = limit.maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);

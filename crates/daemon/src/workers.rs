@@ -37,7 +37,6 @@ use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill};
-use crate::said::Said;
 use crate::sharing::{Sharing, means_here};
 use crate::usage::Used;
 pub(crate) use dying::Ended;
@@ -92,7 +91,6 @@ struct Worker {
     control: Arc<Control>,
     exit: Option<Arc<OwnedFd>>,
     state: State,
-    said: Arc<Said>,
     client: Presence,
     /// Number of its open tickets.
     tickets: usize,
@@ -117,7 +115,7 @@ struct Worker {
 impl Worker {
     fn signs(&self, worker: u32) -> Signs {
         let (control, exit) = (self.control.clone(), self.exit.clone());
-        Signs { worker, control, exit, client: self.connection(), said: self.said.clone() }
+        Signs { worker, control, exit, client: self.connection() }
     }
 }
 
@@ -152,7 +150,6 @@ pub(crate) struct Signs {
     pub(crate) control: Arc<Control>,
     pub(crate) exit: Option<Arc<OwnedFd>>,
     pub(crate) client: Option<Arc<OwnedFd>>,
-    pub(crate) said: Arc<Said>,
 }
 
 /// A client and the worker that it gets.
@@ -224,7 +221,7 @@ impl Workers {
         });
         let dying = (!self.dying.is_empty()).then(|| now + DYING_LOOK);
         let refill = self.refill.next_look(self.census(), now);
-        let leaving = self.groups.as_ref().ok().and_then(|groups| groups.next_look(now));
+        let leaving = self.groups.as_ref().ok().and_then(|groups| groups.look_again(now));
         let looks = [refill, self.line.next_note(), dying, leaving, self.sharing.next_look()];
         starts.chain(looks.into_iter().flatten()).min()
     }
@@ -263,7 +260,7 @@ impl Workers {
     pub(crate) fn start(&mut self, launch: &Launch, now: Instant) -> io::Result<u32> {
         self.refill.start_began();
         match launch.start() {
-            Ok(Launched { child, control, exit, said, folder, group }) => {
+            Ok(Launched { child, control, exit, folder, group }) => {
                 let id = child.id();
                 let state = State::Starting(now);
                 let worker = Worker {
@@ -271,7 +268,6 @@ impl Workers {
                     control: Arc::new(control),
                     exit: exit.map(Arc::new),
                     state,
-                    said: Arc::new(said),
                     client: Presence::default(),
                     tickets: 0,
                     ended: None,
@@ -498,7 +494,7 @@ impl Workers {
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);
         self.quota.leave(id);
-        let Worker { child, state, said, ended: told, part, folder, group, .. } = worker;
+        let Worker { child, state, ended: told, part, folder, group, .. } = worker;
         let client = match state {
             State::Serving(session) => Some(session.client),
             State::Spare | State::Starting(_) => {
@@ -506,7 +502,7 @@ impl Workers {
                 None
             }
         };
-        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, said, now) };
+        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, now) };
         self.dying.push(Dying { client, told, ..kept });
         self.limit_groups();
     }
@@ -516,10 +512,8 @@ impl Workers {
         for _ in 0..self.refill.surplus(self.census(), now) {
             let Some(id) = self.spares.pop_back() else { return };
             // A spare ends by itself when its control socket closes.
-            let Some(Worker { child, said, folder, group, .. }) = self.table.remove(&id) else {
-                return;
-            };
-            let dying = Dying::of(id, child, said, now);
+            let Some(Worker { child, folder, group, .. }) = self.table.remove(&id) else { return };
+            let dying = Dying::of(id, child, now);
             self.dying.push(Dying { retired: true, group, _folder: folder, ..dying });
         }
     }

@@ -175,7 +175,7 @@ impl Groups {
 
     /// Removes groups whose last processes have ended, and returns when to look again, if some have
     /// not: Linux ends processes in its own time, and tells nobody.
-    pub(crate) fn next_look(&self, now: Instant) -> Option<Instant> {
+    pub(crate) fn look_again(&self, now: Instant) -> Option<Instant> {
         self.sweep();
         (!self.leaving.lock().is_empty()).then(|| now + LEAVING_LOOK)
     }
@@ -419,10 +419,10 @@ mod tests {
         assert_eq!(text(path.join("cgroup.kill")), "1");
         // A folder with files cannot be removed, as a group with processes.
         let now = Instant::now();
-        assert_eq!(groups.next_look(now), Some(now + LEAVING_LOOK));
+        assert_eq!(groups.look_again(now), Some(now + LEAVING_LOOK));
         fs::remove_dir_all(&path).unwrap();
         fs::create_dir(&path).unwrap();
-        assert_eq!(groups.next_look(now), None);
+        assert_eq!(groups.look_again(now), None);
         assert!(!path.exists());
         drop(groups);
         assert_eq!(text(own.join("cgroup.procs")), me);

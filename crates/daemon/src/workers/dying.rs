@@ -10,7 +10,6 @@ use super::Workers;
 use super::group::{describe, end_group_of_ended};
 use crate::folders::Folder;
 use crate::groups::Group;
-use crate::said::Said;
 
 /// Time that a worker has to end after it has closed its control socket; then it is killed.
 const DYING_MAX: Duration = Duration::from_millis(200);
@@ -24,7 +23,6 @@ pub(super) struct Dying {
     /// Whether the daemon has ended it, because it was a surplus spare.
     pub(super) retired: bool,
     pub(super) child: Child,
-    pub(super) said: Arc<Said>,
     pub(super) client: Option<String>,
     pub(super) told: Option<String>,
     pub(super) since: Instant,
@@ -38,17 +36,16 @@ pub(super) struct Dying {
 }
 
 impl Dying {
-    pub(super) fn of(worker: u32, child: Child, said: Arc<Said>, since: Instant) -> Self {
+    pub(super) fn of(worker: u32, child: Child, since: Instant) -> Self {
         let (client, told, _part, group, _folder) = (None, None, None, None, None);
         let (retired, killed) = (false, false);
-        Self { worker, retired, child, said, client, told, since, killed, _part, group, _folder }
+        Self { worker, retired, child, client, told, since, killed, _part, group, _folder }
     }
 }
 
 /// How a worker ended.
 pub(crate) struct Ended {
     pub(crate) worker: u32,
-    pub(crate) said: Arc<Said>,
     /// Its client, if it had one.
     pub(crate) client: Option<String>,
     /// The reason that the worker gave in its last message, if it sent one.
@@ -79,8 +76,7 @@ impl Workers {
                 }
                 Err(_) => "unknown".to_owned(),
             };
-            let Dying { worker, retired, said, client, told, group, .. } =
-                self.dying.swap_remove(at);
+            let Dying { worker, retired, client, told, group, .. } = self.dying.swap_remove(at);
             if let Some(limit) = group.as_ref().and_then(Group::memory_exceeded) {
                 let limit = penstock_quota::Unit::Bytes.show(limit);
                 status.push_str(&format!("; it reached worker_memory, {limit}"));
@@ -91,7 +87,7 @@ impl Workers {
             if client.is_none() && failing {
                 self.problem = Some(format!("a worker ended before it had a client: {status}"));
             }
-            ended.push(Ended { worker, said, client, orderly: told.is_some(), told, status });
+            ended.push(Ended { worker, client, orderly: told.is_some(), told, status });
         }
         ended
     }

@@ -91,9 +91,7 @@ mod tests {
     use super::super::{State, Worker};
     use super::*;
     use crate::asks::Asks;
-    use crate::log::Log;
     use crate::message::Control;
-    use crate::said::Said;
 
     /// A process in a group, as a worker that has no client yet.
     fn worker(groups: &Arc<Groups>) -> Worker {
@@ -113,7 +111,6 @@ mod tests {
             level: Level::Off,
             nodes: FxHashSet::default(),
             asks: Asks::new(Instant::now()),
-            said: Arc::new(Said::pipe(Log::Text).unwrap().0),
             client: crate::workers::Presence::default(),
             is_over: false,
         }

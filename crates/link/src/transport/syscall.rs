@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,6 +26,10 @@ pub(crate) enum Readiness {
 /// for that time, for instance a worker with a long kernel. vsock has no such option.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 
+/// Whether this process may send several pieces with one call. Workers of strangers may not,
+/// because the call can also send descriptors.
+static GATHERS: AtomicBool = AtomicBool::new(true);
+
 pub(super) fn send_now(
     socket: BorrowedFd<'_>,
     pieces: &[IoSlice<'_>],
@@ -33,14 +38,16 @@ pub(super) fn send_now(
     loop {
         let sent = match pieces {
             [one] => rustix::net::send(socket, one, flags),
-            many => {
-                match rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags)
-                {
-                    // Workers of strangers may not make this call, which can also send descriptors.
-                    Err(Errno::PERM) => send_first(socket, many, flags),
-                    sent => sent,
+            many if GATHERS.load(Ordering::Relaxed) => {
+                let sent =
+                    rustix::net::sendmsg(socket, many, &mut SendAncillaryBuffer::default(), flags);
+                if sent == Err(Errno::PERM) {
+                    GATHERS.store(false, Ordering::Relaxed);
+                    continue;
                 }
+                sent
             }
+            many => send_first(socket, many, flags),
         };
         match sent {
             Ok(bytes) => return Ok(Some(bytes)),

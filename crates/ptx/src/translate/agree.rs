@@ -46,6 +46,14 @@ pub(super) fn uniform_with_agreement(function: &Function, flow: &ControlFlow) ->
     if together && !convergence::needs_machine(function, flow, &result) { result } else { apart }
 }
 
+/// Returns the uniform values of a kernel that becomes a state machine although its barriers do not
+/// ask for it. Its threads come to a load one after the other, so they agree on none.
+pub(super) fn uniform_apart(function: &Function, flow: &ControlFlow) -> Uniformity {
+    let none = HashSet::new;
+    let racing = racing(function, flow, &Uniformity::of(function, flow, &none(), none()));
+    Uniformity::of(function, flow, &racing, none())
+}
+
 /// Returns the loads of global memory that all threads reach together, in a kernel that also writes
 /// there.
 fn racing(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> HashSet<usize> {

@@ -11,7 +11,7 @@ use super::flow::{ControlFlow, LiveJoins};
 use super::linear::LinearSums;
 use super::options::Options;
 use super::writer::Writer;
-use super::{broadcast, convergence, effects};
+use super::{agree, broadcast, convergence, effects};
 use crate::ir::{Entry, Function, Module, Space, Statement, Type};
 
 /// The text between the braces of a kernel, and what the text uses.
@@ -48,9 +48,14 @@ impl KernelBody {
     ) -> Result<Self, TranslateError> {
         let flow = ControlFlow::of(function);
         let joins = LiveJoins::of(function, &flow);
-        let uniform = super::agree::uniform_with_agreement(function, &flow);
+        let uniform = match stays_open {
+            true => agree::uniform_apart(function, &flow),
+            false => agree::uniform_with_agreement(function, &flow),
+        };
         let sums = LinearSums::of(module, entry, function, &flow, &uniform);
         let is_machine = stays_open || convergence::needs_machine(function, &flow, &uniform);
+        // An agreement contains a barrier, and in a machine not all threads reach it.
+        debug_assert!(!is_machine || uniform.agreed.is_empty(), "a machine with agreements");
         let has_meetings = effects::has_meetings(function);
         let failing = match has_meetings && !is_machine {
             _ if options.check => Failing::AnyFault,

@@ -16,8 +16,9 @@
 //! Therefore all edges from behind one barrier to one block that the barrier does not dominate lead
 //! through one block of its own here, which contains a barrier (`ps_close`). From behind a barrier,
 //! threads then only come to barriers that all of them reach, and one edge leads on from each.
-//! No compiler copies a barrier, so its optimiser cannot undo that. If the threads do not come to
-//! such a block together, the kernel becomes a state machine, whose barriers are in no branch.
+//! LLVM makes no second copy of a barrier, so its optimiser cannot undo that. If the threads do not
+//! come to such a block together, the kernel becomes a state machine, whose barriers are in no
+//! branch.
 //!
 //! Compilers also add and move barriers, and copy what is between them. PoCL adds one at the start
 //! of a branch all of whose paths lead to a barrier. LLVM merges the barriers of two branches, in
@@ -105,8 +106,11 @@ fn open_edges(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> 
         }
     }
     // Edges that lead back to one block come together in a block in front of it. If one barrier is
-    // the nearest for all of them, nothing leaves its reach there.
-    open.retain(|(_, to), _| back.get(to).is_none_or(|nearest| nearest.len() > 1));
+    // the nearest for all of them, nothing leaves its reach there. Edges that lead into the loop
+    // come together in another block.
+    open.retain(|(from, to), _| {
+        !flow.dominates(*to, *from) || back.get(to).is_none_or(|nearest| nearest.len() > 1)
+    });
     Some(open)
 }
 

@@ -169,8 +169,13 @@ fn kernel(
     if !options.fp64 {
         body::doubles_as_bits(&mut flat);
     }
-    order::insert_stops(module, entry, &mut flat);
+    let without_stops = flat.clone();
+    order::insert_stops(module, entry, &mut flat, false);
     let stays_open = closing::close_branches(&mut flat);
+    if stays_open {
+        flat = without_stops;
+        order::insert_stops(module, entry, &mut flat, true);
+    }
     let body = body::KernelBody::of(module, entry, &flat, options, stays_open)?;
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);

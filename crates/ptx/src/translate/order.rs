@@ -30,12 +30,19 @@ use crate::ir::{Entry, Function, Instruction, Modifiers, Module, Opcode, Stateme
 /// would need more memory than the text itself, and lanes stop in front of every access.
 const ACCESSES_MAX: usize = 4_000;
 
-/// Inserts stops into a kernel that needs them.
-pub(super) fn insert_stops(module: &Module, entry: &Entry, function: &mut Function) {
+/// Inserts stops into a kernel that needs them. With `must_be_machine` the kernel becomes a state
+/// machine, also if its own code does not ask for it.
+pub(super) fn insert_stops(
+    module: &Module,
+    entry: &Entry,
+    function: &mut Function,
+    must_be_machine: bool,
+) {
     let stops = {
         let flow = ControlFlow::of(function);
         let uniform = Uniformity::of(function, &flow, &HashSet::new(), HashSet::new());
-        let mut stops = find_stops(module, entry, function, &flow, &uniform);
+        let is_machine = must_be_machine || convergence::needs_machine(function, &flow, &uniform);
+        let mut stops = find_stops(module, entry, function, (&flow, &uniform), is_machine);
         let all = !stops.is_empty();
         stops.extend(spin::stops_of_waiting_loops(module, entry, function, (&flow, &uniform), all));
         stops
@@ -50,8 +57,8 @@ fn find_stops(
     module: &Module,
     entry: &Entry,
     function: &Function,
-    flow: &ControlFlow,
-    uniform: &Uniformity,
+    (flow, uniform): (&ControlFlow, &Uniformity),
+    is_machine: bool,
 ) -> Vec<(usize, Stop)> {
     let body = function.body.as_deref().unwrap_or_default();
     let wanted = |kinds: &[Opcode]| {
@@ -64,8 +71,7 @@ fn find_stops(
     };
     let exchanges = wanted(&[Opcode::Ld, Opcode::Atom])
         && wanted(&[Opcode::St, Opcode::Atom, Opcode::Red, Opcode::CpAsync]);
-    let asks_who_is_here =
-        asks_who_is_here(body) && convergence::needs_machine(function, flow, uniform);
+    let asks_who_is_here = is_machine && asks_who_is_here(body);
     if !exchanges && !asks_who_is_here {
         return Vec::new();
     }
@@ -94,9 +100,7 @@ fn find_stops(
     search.is_strict = true;
     search.lifts = true;
     search.find_stops();
-    let is_machine = convergence::needs_machine(function, flow, uniform)
-        || search.orders.iter().any(|at| !uniform.block(flow.block_of[*at]));
-    if is_machine {
+    if is_machine || search.orders.iter().any(|at| !uniform.block(flow.block_of[*at])) {
         search.lifts = false;
         search.find_stops();
         // Once more, because the lanes now come together in more places.

@@ -531,6 +531,10 @@ fn a_branch_with_a_barrier_is_closed_by_another_one() {
     // together only at the end.
     let two = "setp.gt.u32 %p3, %r5, 9; @%p3 bra K; bra J; K: st.global.u32 [%rd2+8], %r1; bra L;";
     assert_eq!(closes(&barrier_in_branch(two, "st.global.u32 [%rd2+4], %r1; L:")), 3);
+    // The ways come together at the start of a loop.
+    let turn = "add.u32 %r6, %r6, 1; setp.lt.u32 %p4, %r6, %r5; @%p4 bra J;";
+    let into_loop = format!("mov.u32 %r6, 0; {}", barrier_in_branch(parts, turn));
+    assert_eq!(closes(&into_loop), 1);
     // The end of the kernel is behind the branch, too.
     assert_eq!(closes(&barrier_in_branch("@%p2 ret;", "")), 1);
     assert_eq!(closes("ld.param.u32 %r5, [b]; setp.eq.u32 %p1, %r5, 0; @%p1 bar.sync 0; ret;"), 1);
@@ -550,6 +554,12 @@ fn a_branch_that_cannot_be_closed_makes_a_machine() {
             .replace(" J:", " M: setp.gt.u32 %p3, %r1, 9; @%p3 bra K; J:")
     };
     assert!(is_machine(&other(shared)));
+    // Its threads agree on no load, because an agreement needs a barrier that all of them reach.
+    let waits = waiting("ld.global.u32", "st.global.u32 [%rd2+4], %r1;");
+    let waits = waits.replace("L:", "W:").replace("bra L;", "bra W;").replace("ret;", "");
+    let both = format!("{waits} {}", other(shared));
+    assert!(is_machine(&both));
+    assert!(!source(&both).contains("wa[both"), "{}", source(&both));
     assert!(!is_machine(&barrier_in_branch("@%p2 bra J;", "")));
 }
 
