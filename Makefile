@@ -91,7 +91,7 @@ demo: setup-demo $(PROGRAMS)/matmul ## the matrix product on a pool of two nodes
 setup-demo:
 	@tools/setup.sh build demo
 
-test: ## the proof of correctness: installs, builds, runs; the last line counts the cases (about 30 minutes)
+test: ## the proof of correctness: installs, builds, runs; the last line counts the cases (about 15 minutes)
 	@tools/test.sh
 
 test-all: ## `make test` and all that takes long: random campaigns, fuzzing, each attack at each level (hours)

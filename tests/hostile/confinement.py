@@ -284,7 +284,8 @@ def a_kernel_that_fills_the_disk(node):
     assert kernel.call(FALLOCATE, file, 0, 0, 1200 * MEBI) == 0
     kernel.client.end_of()
     wait_for(lambda: not folder.exists(), f"{folder} is left")
-    assert "its files take more than 1024 MiB" in node.said(), "the log does not say why"
+    why = "its files take more than 1024 MiB"
+    wait_for(lambda: why in node.said(), "the log does not say why")
     if LEVELS.index(node.control()["confinement"]["level"]) < LEVELS.index("files"):
         return
     # Nowhere else is room.

@@ -34,9 +34,9 @@ BIN = Path(os.environ["PENSTOCK_BIN"])
 PROGRAMS = Path(os.environ.get("PENSTOCK_PROGRAMS", TARGET / "programs"))
 LOGS = TARGET / "test-logs"
 PROOF = TARGET / "proof.json"
-# A run in the lane `test` takes half an hour on two cores, and on a slow host twice as long. One
-# that takes longer hangs.
-WATCHDOG_S = 75 * 60
+# A run in the lane `test` takes a quarter of an hour on two cores, and twice as long on a host that
+# others use. One that takes longer hangs.
+WATCHDOG_S = 40 * 60
 LOG_LINES_SHOWN = 60
 BUILD_LIMIT_S = 1800
 SUMMARY = " passed, "

@@ -24,8 +24,8 @@ const LINE_BYTES_MAX: usize = 8 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 
 /// Time between two reads from a worker that writes too much. So a flood costs the daemon no more
-/// than 50 pipes of text in a second.
-const FLOOD_PAUSE: Duration = Duration::from_millis(20);
+/// than 200 pipes of text in a second.
+const FLOOD_PAUSE: Duration = Duration::from_millis(5);
 
 /// Longest wait for the last lines of workers when the daemon ends.
 const END_MAX: Duration = Duration::from_secs(1);
