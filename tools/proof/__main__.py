@@ -8,10 +8,9 @@
 --beside  with --repeat: every second time, LOAD endless loops run beside the tests
 --list    lists the stages of the lane
 
-Three stages run at a time in the lane `test`, one of which mostly waits, and one stage in the lane
-`perf`. The results of a whole run are also in target/proof.json: of which commit they are, and the
-times of each stage. CPU time is that of processes for which another process of the stage has
-waited.
+Three stages run at a time in the lane `test`, and one stage in the lane `perf`. The results of a
+whole run are also in target/proof.json: of which commit they are, and the times of each stage. CPU
+time is that of processes for which another process of the stage has waited.
 """
 
 import argparse
@@ -152,30 +151,23 @@ class Run:
 
     def all(self, chosen):
         """Runs the stages, and returns their results in the order of the table."""
-        budgets = budgets_of(self.lane)
         results = {stage.name: counts.StageResult(stage.name) for stage in chosen}
-        waiting = sorted(chosen, key=lambda stage: budgets.get(stage.name, 0))
+        waiting = iter(chosen)
 
-        # One row takes the stages that mostly wait, and the others those that work most.
-        def row(place):
+        def row():
             while True:
                 with self.choosing:
-                    if not waiting:
-                        return
-                    stage = waiting.pop(place)
+                    stage = next(waiting, None)
+                if stage is None:
+                    return
                 self.stage(stage, results[stage.name])
 
-        width = stages.WIDTH[self.lane]
-        rows = [threading.Thread(target=row, args=[place]) for place in (-1, 0, -1)[:width]]
+        rows = [threading.Thread(target=row) for _ in range(stages.WIDTH[self.lane])]
         for thread in rows:
             thread.start()
         for thread in rows:
             thread.join()
         return list(results.values())
-
-
-def budgets_of(lane):
-    return tomllib.loads((ROOT / "tools/proof/budget.toml").read_text()).get(lane, {})
 
 
 def build():
@@ -210,7 +202,7 @@ def build():
 def summary(results, lane, began, proven):
     """Prints the counts. `proven` is the state of the sources before the build, or `None` if this
     run is only a part, which proves nothing."""
-    budgets = budgets_of(lane)
+    budgets = tomllib.loads((ROOT / "tools/proof/budget.toml").read_text()).get(lane, {})
     total = counts.Counts()
     failures = []
     print()

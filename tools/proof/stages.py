@@ -180,13 +180,8 @@ def scripts(*names, perf=False):
 
 RUST = "tools/cargo-tests.py"
 
+# The stages start in this order, the longest ones first, so that no long one is left at the end.
 STAGES = [
-    Stage("lint", "the sources keep the rules", {TEST: lint()}),
-    Stage(
-        "pure",
-        "decisions and computations, without a device and a daemon",
-        {TEST: [runner(f"{RUST} pure")]},
-    ),
     Stage(
         "cargo",
         "the crates with devices, daemons and processes",
@@ -196,25 +191,50 @@ STAGES = [
             PERF: [runner(f"{RUST} perf")],
         },
     ),
-    Stage("c", "OpenCL's functions do what the specification says", c()),
-    Stage("cuda", "CUDA programs, on CPU devices and on a stand-in for NVIDIA's driver", cuda()),
-    Stage("water", "libWater in one process, on the pool and over MPI", water()),
-    Stage("mpi", "device memory in MPI calls", mpi()),
-    Stage(
-        "model",
-        "random programs compute what a model computes",
-        {TEST: model(40, 20000), ALL: model(400, 100000)},
-    ),
-    Stage("programs", "programs that others wrote", programs()),
     Stage(
         "hostile",
         "attacks by clients, kernels and strangers fail",
         {TEST: [runner("tests/hostile/run.sh")], PERF: [runner("tests/hostile/run.sh")]},
     ),
+    Stage("cuda", "CUDA programs, on CPU devices and on a stand-in for NVIDIA's driver", cuda()),
+    Stage("c", "OpenCL's functions do what the specification says", c()),
+    Stage("programs", "programs that others wrote", programs()),
+    Stage("water", "libWater in one process, on the pool and over MPI", water()),
+    Stage(
+        "guests",
+        "programs in virtual machines",
+        scripts("guests/run", "guests/groups", "guests/faults"),
+    ),
+    Stage("ssh", "nodes behind SSH", scripts("ssh/run")),
+    Stage("load", "many clients at a time", scripts("load/run", perf=True)),
     Stage(
         "faults",
         "what ends in the middle disturbs nobody else",
         scripts("faults/run", perf=True),
+    ),
+    Stage(
+        "model",
+        "random programs compute what a model computes",
+        {TEST: model(40, 20000), ALL: model(400, 100000)},
+    ),
+    Stage(
+        "pure",
+        "decisions and computations, without a device and a daemon",
+        {TEST: [runner(f"{RUST} pure")]},
+    ),
+    Stage("mpi", "device memory in MPI calls", mpi()),
+    Stage(
+        "bench",
+        "measurements check their data",
+        {
+            TEST: [
+                case(
+                    "bench/quick",
+                    "{programs}/penstock-bench --quick --output {target}/bench-quick",
+                )
+            ],
+            PERF: [case("bench/full", "{programs}/penstock-bench --output {target}/bench")],
+        },
     ),
     Stage(
         "notices",
@@ -231,26 +251,7 @@ STAGES = [
             ]
         },
     ),
-    Stage("ssh", "nodes behind SSH", scripts("ssh/run")),
     Stage("containers", "programs in containers", {TEST: [runner("tests/containers/run.sh")]}),
-    Stage(
-        "guests",
-        "programs in virtual machines",
-        scripts("guests/run", "guests/groups", "guests/faults"),
-    ),
-    Stage("load", "many clients at a time", scripts("load/run", perf=True)),
-    Stage(
-        "bench",
-        "measurements check their data",
-        {
-            TEST: [
-                case(
-                    "bench/quick",
-                    "{programs}/penstock-bench --quick --output {target}/bench-quick",
-                )
-            ],
-            PERF: [case("bench/full", "{programs}/penstock-bench --output {target}/bench")],
-        },
-    ),
+    Stage("lint", "the sources keep the rules", {TEST: lint()}),
     Stage("fuzz", "no input makes a decoder fail", {ALL: [runner("tools/fuzz.sh --short 30")]}),
 ]
