@@ -88,16 +88,20 @@ class Run:
                 say([text])
 
         limit = command.limit_s or stages.RUNNER_LIMIT_S[self.lane]
+        if command.case and (plant := os.environ.get("TEST_PLANT")):
+            words, limit = (["sleep", "1000"], 1) if plant.endswith(":hang") else (["false"], limit)
         ended = work.Job(label, words, limit, environment, take).finish()
         (LOGS / f"{stage.name}-{number}.log").write_text("\n".join(lines) + "\n")
         result.cpu_s += ended.cpu
-        if ended.left:
-            say([f"        | {label} left {ended.left} processes behind, which were ended"])
         tally = counts.read(tally_file)
         if command.case:
             self.one_case(command.case, ended, shown, tally, say)
         else:
             self.many_cases(label, ended, tally, say)
+        if ended.left:
+            tally.fail(label)
+            say([line("FAIL", label, ended.wall, "left processes behind, which were ended:")])
+            say([f"        | {text}" for text in ended.left])
         result.counts.add(tally.counts)
         result.failures += tally.failures
         result.names += tally.names
@@ -126,9 +130,7 @@ class Run:
         elif ended.code not in (0, 77) and not tally.counts.failed:
             complaint = f"ended with code {ended.code}, but told no failure"
         if complaint:
-            tally.counts.failed += 1
-            tally.failures.append(label)
-            tally.names.append(label)
+            tally.fail(label)
             say([line("FAIL", label, ended.wall, complaint)])
             say([f"        | {text}" for text in ended.hang])
 
@@ -136,7 +138,7 @@ class Run:
         began = time.monotonic()
 
         def say(lines):
-            # Two stages print at a time, so a line of details says of which stage it is.
+            # Several stages print at a time, so a line of details says of which stage it is.
             self.say([text.replace("        |", f"{stage.name:<8}|", 1) for text in lines])
 
         for number, command in enumerate(stage.of(self.lane)):
@@ -241,9 +243,10 @@ def repeat(chosen, lane, times, load):
             for loop in loops:
                 loop.kill()
                 loop.wait()
-    table = counts.repetition_table(rounds)
-    (TARGET / "repeat.txt").write_text("\n".join(table) + "\n")
-    print("\n".join(["", *table]), flush=True)
+        # Twenty runs take hours, so the table is there after each of them.
+        table = counts.repetition_table(rounds)
+        (TARGET / "repeat.txt").write_text("\n".join(table) + "\n")
+        print("\n".join(["", *table]), flush=True)
     return 1 if any(result.failures for results in rounds for result in results) else 0
 
 

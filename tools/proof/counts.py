@@ -47,6 +47,12 @@ class Tally:
     failures: list = field(default_factory=list)
     names: list = field(default_factory=list)
 
+    def fail(self, name):
+        """Adds a failure that the job has not told."""
+        self.counts.failed += 1
+        self.failures.append(name)
+        self.names.append(name)
+
     def complaint(self):
         """Returns why the job cannot be believed, or None."""
         if self.planned is None:

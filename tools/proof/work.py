@@ -13,6 +13,8 @@ from pathlib import Path
 # All processes of a job carry this variable, also those that have left its process group.
 MARK = "PENSTOCK_TEST_JOB"
 ENDED_BY_LIMIT = -1
+# Processes of a job that has ended may be about to end, too. One that stays is a leak.
+LEAVING_S = 10
 # A process that hides its environment may hold the pipe of a job that has ended.
 READER_S = 5
 
@@ -56,22 +58,32 @@ def stacks(pids):
 
 
 def end_all(mark):
-    """Ends all processes with this mark. Returns how many there were."""
-    count = 0
+    """Ends all processes with this mark."""
     for _ in range(5):
         left = marked(mark)
         if not left:
             break
-        count = max(count, len(left))
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
         time.sleep(0.05)
-    return count
+
+
+def end_leaked(mark):
+    """Ends the processes with this mark that do not end by themselves. Returns what they did."""
+    end = time.monotonic() + LEAVING_S * slowness()
+    while left := marked(mark):
+        if time.monotonic() > end:
+            told = stacks(left)
+            end_all(mark)
+            return told
+        time.sleep(0.05)
+    return []
 
 
 class Ended:
-    """How a job ended: its exit code, the seconds of wall and CPU time, and its output."""
+    """How a job ended: its exit code, the seconds of wall and CPU time, what its leaked processes
+    did, and what its processes did at its limit of time."""
 
     def __init__(self, code, wall, cpu, left, hang):
         self.code, self.wall, self.cpu, self.left, self.hang = code, wall, cpu, left, hang
@@ -130,7 +142,7 @@ class Job:
         timer.cancel()
         timer.join()
         # The job has ended, and what it has left behind must not disturb the next one.
-        left = 0 if self.hang else end_all(self.mark)
+        left = [] if self.hang else end_leaked(self.mark)
         reader.join(READER_S)
         with RUNNING_LOCK:
             del RUNNING[self.mark]

@@ -21,8 +21,8 @@ struct Fact {
 const FACTS: [Fact; 2] = [
     Fact {
         is_true: || {
-            let default = Rule::ALL.iter().position(|rule| *rule == Rule::default());
-            default == Some(1) && variable::ENCRYPTION.default.contains("else `remote`")
+            Rule::default() == Rule::Remote
+                && variable::ENCRYPTION.default.contains("else `remote`")
         },
         sentence: "TCP that leaves a host is encrypted unless PENSTOCK_ENCRYPTION is never.",
         texts: &["README.md", "SECURITY.md", "docs/operation.md", "man/penstockd.8", "serve"],
