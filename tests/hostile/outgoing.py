@@ -77,6 +77,34 @@ def a_key_does_not_open_the_network(node):
     kernel.client.close()
 
 
+def sockets_of_the_host_that_a_client_names(node):
+    """Only a client of the daemon's own user has the daemon connect to the path of a socket: who
+    listens there sees the daemon's user at the other end."""
+
+    def knocks(here, way):
+        """Returns whether the daemon connects to a socket that a client names."""
+        with socket.socket(socket.AF_UNIX) as listener:
+            path = here.folder / f"victim-{way}"
+            listener.bind(str(path))
+            listener.listen()
+            client = Client(here, way)
+            payload = wire.invitation([f"unix:{path}"], os.urandom(32))
+            # Nobody answers there, so the attempt ends after the time for a hello.
+            assert client.request("ConnectPeer", 6, payload=payload)[0] != 0
+            client.close()
+            listener.settimeout(0)
+            try:
+                listener.accept()[0].close()
+            except BlockingIOError:
+                return False
+            return True
+
+    assert knocks(node, "unix"), "the test does not know how the daemon connects"
+    assert not knocks(node, "tcp"), "a client of the network uses the daemon's rights on its host"
+    with Node((), {"PENSTOCK_PEER_NETWORKS": "none"}) as closed:
+        assert not knocks(closed, "unix"), "`none` does not cover the paths of sockets"
+
+
 def tcp_sockets(process):
     """Returns the descriptors of a process that are sockets of TCP."""
     inodes = {line.split()[9] for line in Path("/proc/net/tcp").read_text().splitlines()[1:]}
@@ -137,4 +165,5 @@ ATTACKS = [
     *(reconnects_at(level) for level in LEVELS),
     keys_of_a_linked_worker,
     a_key_does_not_open_the_network,
+    sockets_of_the_host_that_a_client_names,
 ]

@@ -134,6 +134,11 @@ impl Dial {
         Ok(opened)
     }
 
+    /// Whether the daemon's own user asks.
+    fn is_own(&self) -> bool {
+        self.user == User::Number(self.daemon.user())
+    }
+
     /// Splits an address that ends with the public key of a daemon. The pool's key proves nothing
     /// there: the client vouches for the daemon, which it has reached by SSH. So only a client of
     /// this daemon's own user may name such an address. That user can connect anywhere from here.
@@ -141,7 +146,7 @@ impl Dial {
         let marked = text.rsplit_once(NODE_MARK);
         let marked = marked.and_then(|(address, key)| Some((address, key.parse().ok()?)));
         let Some((address, key)) = marked else { return Ok((text, None)) };
-        if self.user != User::Number(self.daemon.user()) {
+        if !self.is_own() {
             let why = "only the daemon's own user may name the key of a node";
             return Err(Failure::Refused(why.to_owned()));
         }
@@ -161,7 +166,7 @@ impl Dial {
         let places = address.resolve().map_err(Failure::Failed)?;
         let mut failure = Failure::Refused("only a user may name such an address".to_owned());
         for Resolved { address, destination } in places {
-            if let Some(why) = self.daemon.permitted.refusal(&destination) {
+            if let Some(why) = self.daemon.permitted.refusal(&destination, self.is_own()) {
                 failure = Failure::Refused(why.to_owned());
                 continue;
             }

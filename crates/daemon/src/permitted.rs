@@ -66,11 +66,21 @@ impl Permitted {
         Self { networks, serves_host, serves_link: own.iter().any(is_link) }
     }
 
-    /// Returns why the daemon does not connect there, or `None`.
-    pub(crate) fn refusal(&self, to: &Destination) -> Option<&'static str> {
+    /// Returns why the daemon does not connect there, or `None`. `is_own` says whether the daemon's
+    /// own user asks.
+    ///
+    /// Whoever listens on a Unix socket sees the daemon's user at the other end, and not the
+    /// client's. So only that user may name one.
+    pub(crate) fn refusal(&self, to: &Destination, is_own: bool) -> Option<&'static str> {
         let host = match to {
             Destination::Host(address) => address.to_canonical(),
             Destination::File | Destination::Machine(OWN_MACHINE) => {
+                if self.networks.as_ref().is_some_and(Vec::is_empty) {
+                    return Some("PENSTOCK_PEER_NETWORKS of that daemon is `none`");
+                }
+                if matches!(to, Destination::File) && !is_own {
+                    return Some("only the daemon's own user may name the path of a socket");
+                }
                 return (!self.serves_host).then_some("it serves no programs of its own host");
             }
             _ => return Some("only a user may name such an address"),
@@ -140,7 +150,7 @@ mod tests {
     }
 
     fn permits(permitted: &Permitted, to: &Destination) -> bool {
-        permitted.refusal(to).is_none()
+        permitted.refusal(to, true).is_none()
     }
 
     #[test]
@@ -186,6 +196,15 @@ mod tests {
     }
 
     #[test]
+    fn only_the_daemons_user_names_a_path() {
+        let permitted = Permitted::of(None, &[Destination::File, host("10.0.0.1")]);
+        assert_eq!(permitted.refusal(&Destination::File, true), None);
+        let refusal = permitted.refusal(&Destination::File, false).unwrap();
+        assert!(refusal.contains("own user"), "{refusal}");
+        assert_eq!(permitted.refusal(&host("127.0.0.1"), false), None);
+    }
+
+    #[test]
     fn named_networks_replace_the_rules_for_hosts() {
         let named = networks("10.1.0.0/16, fd00::/8,192.168.0.7").unwrap();
         let permitted = Permitted::of(Some(named), &[host("127.0.0.1")]);
@@ -193,11 +212,14 @@ mod tests {
             assert!(permits(&permitted, &host(to)), "{to}");
         }
         for to in ["10.2.0.0", "fc00::1", "192.168.0.8", "127.0.0.1", "8.8.8.8"] {
-            let refusal = permitted.refusal(&host(to)).unwrap();
+            let refusal = permitted.refusal(&host(to), true).unwrap();
             assert!(refusal.contains("PENSTOCK_PEER_NETWORKS"), "{to}: {refusal}");
         }
         let nothing = Permitted::of(Some(networks("none").unwrap()), &[]);
         assert!(!permits(&nothing, &host("10.0.0.1")));
+        let nothing = Permitted::of(Some(networks("none").unwrap()), &[Destination::File]);
+        assert!(!permits(&nothing, &Destination::File));
+        assert!(!permits(&nothing, &Destination::Machine(1)));
         let everything = Permitted::of(Some(networks("0.0.0.0/0,::/0").unwrap()), &[]);
         assert!(permits(&everything, &host("10.0.0.1")) && permits(&everything, &host("::1")));
     }
