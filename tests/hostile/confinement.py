@@ -274,6 +274,25 @@ def a_kernel_that_kills_the_daemon(node):
     node.must_live()
 
 
+def traces_of_other_sessions(_):
+    """A daemon with PENSTOCK_TRACE has the traces of all sessions in one folder."""
+    for level, stops in (("calls", False), ("full", True)):
+        with tempfile.TemporaryDirectory() as folder:
+            environment = {"PENSTOCK_TRACE": f"{folder}/trace"}
+            with node_at(level, "pocl", environment=environment) as node:
+                victim, secret = Client(node).setup(), os.urandom(16)
+                victim.send("WriteBuffer", victim.queue, victim.buffer(16), 0, 0, payload=secret)
+                victim.ping()
+                trace = Path(f"{folder}/trace.{victim.worker}")
+                assert secret in trace.read_bytes(), "the trace has no payload"
+                kernel = Kernel(node)
+                assert (kernel.open(trace) < 0) == stops, level
+                assert (kernel.open(f"{folder}/planted", O_CREAT_WRITE) < 0) == stops, level
+                assert Path(f"{folder}/trace.{kernel.client.worker}").stat().st_size > 1000
+                kernel.client.close()
+                victim.close()
+
+
 def a_kernel_that_fills_the_disk(node):
     """A session with more than SESSION_BYTES_MAX (1 GiB) in its own folder ends, and its files
     go."""
@@ -441,6 +460,7 @@ def what_is_left_of_a_daemon_that_was_killed(_):
 DRIVERS = ["pocl"] + (["intel"] if (INTEL / "intel.icd").exists() else [])
 ATTACKS = [attacks_at(level, driver) for driver in DRIVERS for level in LEVELS] + [
     a_kernel_that_kills_the_daemon,
+    traces_of_other_sessions,
     a_fork_bomb,
     a_kernel_that_fills_the_disk_of_its_user,
     a_host_without_landlock,

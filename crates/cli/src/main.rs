@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     match obey(command) {
         Ok(code) => code,
         Err(failure) => {
-            eprintln!("penstock: {failure}");
+            table::say(&failure.to_string());
             ExitCode::from(failure.exit_code())
         }
     }

@@ -70,7 +70,7 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             match &probed.answer {
                 Ok(status) => table.row(row(&table::address(&probed.node), status)),
                 Err(error) => {
-                    eprintln!("penstock: node {} does not answer: {error}", probed.node.name)
+                    table::say(&format!("node {} does not answer: {error}", probed.node.name));
                 }
             }
         }

@@ -95,10 +95,22 @@ pub fn terminal_width() -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|&width| width > 0)
 }
 
+/// Replaces control characters within lines. What other hosts say must not control the terminal.
+fn lines(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() && !"\n\t".contains(c) { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// Says a line on standard error.
+pub fn say(line: &str) {
+    eprintln!("penstock: {}", lines(line));
+}
+
 /// Prints `text`. It is no failure if the reader has gone (as with `| head`).
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(lines(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::Output(error)),
         _ => Ok(()),
     }
@@ -162,6 +174,7 @@ mod tests {
         let mut table = Table::new(&["A"]);
         table.row(vec!["\x1b[2J\n".into()]);
         assert_eq!(table.render(None), "A\n\u{fffd}[2J\u{fffd}\n");
+        assert_eq!(lines("a\tb\n\x1b[2J\r\u{9b}\n"), "a\tb\n\u{fffd}[2J\u{fffd}\u{fffd}\n");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use penstock_process::variable;
 use crate::apply::Order;
 use crate::files::{
     DEVICE_PREFIXES, FOLDER_VARIABLES, LIBRARY_VARIABLES, LINKER_FOLDERS, LINKERS, LOADERS,
-    Surroundings, WRITTEN_VARIABLES,
+    Surroundings,
 };
 
 /// Variables with libraries, separated by colons, that an ICD loader opens.
@@ -37,13 +37,8 @@ pub(crate) fn surroundings(order: &Order) -> Surroundings {
     let targets: Vec<PathBuf> = libraries.iter().map(|path| real(path)).collect();
     libraries.extend(targets);
     let folders = FOLDER_VARIABLES.iter().flat_map(|name| list(name));
-    let written = WRITTEN_VARIABLES.iter().filter_map(|name| path(name));
-    // A relative name begins in the current folder.
-    let written = written.filter_map(|file| std::path::absolute(file).ok());
-    let written = written.filter_map(|file| file.parent().map(real));
     Surroundings {
         folders: folders.map(|folder| real(&folder)).collect(),
-        written: written.collect(),
         libraries,
         devices: devices(),
         programs: programs(),

@@ -118,16 +118,11 @@ pub const FOLDER_VARIABLES: &[&str] = &[
     "MESA_LOADER_DRIVER_PATH",
 ];
 
-/// Variables with the name of a file that a worker writes, whose folder it may write to.
-pub const WRITTEN_VARIABLES: &[&str] = &["PENSTOCK_TRACE"];
-
 /// What the daemon's host and configuration have, as far as it decides about files.
 #[derive(Clone, Debug, Default)]
 pub struct Surroundings {
     /// Folders that variables name.
     pub folders: Vec<PathBuf>,
-    /// Folders of files that variables ask workers to write.
-    pub written: Vec<PathBuf>,
     /// Libraries that variables and files of the ICD loader name.
     pub libraries: Vec<PathBuf>,
     /// Device nodes whose names begin with one of [`DEVICE_PREFIXES`].
@@ -154,9 +149,6 @@ pub struct Plan {
     pub rules: Vec<Rule>,
     /// Folders that a variable names and that workers cannot have.
     pub refused: Vec<PathBuf>,
-    /// Folders that workers must write to, and that have the home, the pool's key or the files of
-    /// other sessions below them.
-    pub too_wide: Vec<PathBuf>,
     /// Folders that workers need although the pool's key lies in them.
     pub exposing: Vec<PathBuf>,
     /// Folders that workers need although the files of all sessions lie in them.
@@ -179,13 +171,6 @@ pub fn plan(around: &Surroundings) -> Plan {
     }
     for folder in &around.folders {
         plan.add_folder(folder, around);
-    }
-    for folder in &around.written {
-        if is_too_wide(folder, around) {
-            plan.too_wide.push(folder.clone());
-        } else {
-            plan.add(folder, Access::Own);
-        }
     }
     for library in &around.libraries {
         // A library has others and its data beside it. Its own name may be a link to elsewhere.
@@ -313,10 +298,7 @@ mod tests {
     fn folders_of_variables_are_readable_unless_they_are_too_wide() {
         let folders = ["/apps/cuda/lib", "/home/a", "/", "", "lib", "/home/a/.config", "/home/a/x"];
         let folders: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
-        let written = vec!["/var/traces".into(), "/".into()];
-        let plan = plan(&Surroundings { folders, written, ..around() });
-        assert_eq!(access(&plan, "/var/traces"), Some(Access::Own));
-        assert_eq!(plan.too_wide, [PathBuf::from("/")]);
+        let plan = plan(&Surroundings { folders, ..around() });
         assert_eq!(access(&plan, "/apps/cuda/lib"), Some(Access::Read));
         assert_eq!(access(&plan, "/home/a/x"), Some(Access::Read));
         let refused: Vec<PathBuf> =
@@ -363,16 +345,12 @@ mod tests {
             sessions: Some(base.into()),
             own: Some(base.join("daemons/1-2/0")),
             folders: vec!["/tmp".into()],
-            written: vec!["/tmp".into()],
             libraries: vec!["/tmp/libmine.so".into()],
             ..around()
         };
         let plan = plan(&around);
         assert_eq!(access(&plan, "/tmp"), None);
-        assert_eq!(
-            (&plan.refused[..], &plan.too_wide[..]),
-            (&["/tmp".into()][..], &["/tmp".into()][..])
-        );
+        assert_eq!(plan.refused, [PathBuf::from("/tmp")]);
         assert_eq!(access(&plan, "/tmp/sessions/daemons/1-2/0"), Some(Access::Own));
         let among = Surroundings { sessions: Some("/opt/penstock/cache".into()), ..around };
         assert_eq!(super::plan(&among).sharing, [PathBuf::from("/opt")]);

@@ -9,7 +9,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use penstock_confine::environment::{self, PRIVATE};
-use penstock_confine::files::WRITTEN_VARIABLES;
 use penstock_confine::limits::tasks_of_daemon;
 use penstock_confine::{Level, Network, Order};
 use penstock_process::variable;
@@ -147,9 +146,8 @@ fn tasks_max(has_own_user: bool) -> u64 {
 fn relative_places(has_private: bool) -> Vec<(OsString, PathBuf)> {
     // Such a worker has private places of its own.
     let private = if has_private { &[][..] } else { PRIVATE };
-    let is_of_place = |name: &OsStr| {
-        WRITTEN_VARIABLES.iter().any(|it| name == *it) || private.iter().any(|it| name == it.0)
-    };
+    let is_of_place =
+        |name: &OsStr| name == variable::TRACE.name || private.iter().any(|it| name == it.0);
     let full = |(name, value): (OsString, OsString)| {
         let place = PathBuf::from(value);
         let is_relative = place.is_relative() && !place.as_os_str().is_empty();

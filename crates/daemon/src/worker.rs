@@ -58,6 +58,8 @@ fn run() -> io::Result<()> {
         return Ok(());
     };
     log::begin(Log::Json);
+    // The folder of the trace is in no worker's reach, because traces of other sessions lie there.
+    penstock_link::begin_trace_of_worker();
     order.change_user()?;
     // A process that changes its user loses this request. If the daemon has ended meanwhile, the
     // first message to it fails.

@@ -166,6 +166,12 @@ fn complain(path: &Path, error: &io::Error) {
     notice::print(format_args!("the trace {} ends here: {error}", path.display()));
 }
 
+/// Makes the file of the trace of this worker, if it traces, before it has a link. Call this before
+/// the worker restricts which files it may use.
+pub fn begin_trace_of_worker() {
+    Recorder::of_process(Side::Worker);
+}
+
 impl LinkTrace {
     /// Begins the trace of a link, if this process traces. `peer` names the other side.
     pub(crate) fn begin(side: Side, peer: impl FnOnce() -> String) -> Option<Self> {

@@ -216,8 +216,8 @@ impl Line {
                 let paths: Vec<_> = without.paths.iter().map(|path| Way::name(*path)).collect();
                 let paths = paths.join(", ");
                 let word = if without.is_failure { "failed" } else { "skipped" };
-                let reason = table::printable(&without.reason);
-                eprintln!("penstock: {word}: {paths} with {} devices: {reason}", without.devices);
+                let (devices, reason) = (without.devices, &without.reason);
+                table::say(&format!("{word}: {paths} with {devices} devices: {reason}"));
             }
             Progress::Begin { kind, path, bytes, devices } if self.is_shown => {
                 let what = match kind {

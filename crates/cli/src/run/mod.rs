@@ -25,6 +25,7 @@ use penstock_wire::describe::{NodeDescription, Survey};
 
 use crate::args::RunArgs;
 use crate::failure::Failure;
+use crate::table;
 use crate::words;
 pub use private::PrivateDirectory;
 pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
@@ -133,7 +134,7 @@ impl Found {
                 Ok(survey) => self.nodes.push((node, survey)),
                 Err(reason) => {
                     let why = notice::why_absent(&reason, config.timeout);
-                    eprintln!("penstock: node {} is left out: {why}", node.name);
+                    table::say(&format!("node {} is left out: {why}", node.name));
                     self.silent.push((node, reason));
                 }
             }
@@ -154,7 +155,7 @@ fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
                 .problem
                 .as_deref()
                 .unwrap_or("is an OpenCL driver installed there (clinfo -l)?");
-            eprintln!("penstock: node {} has no devices: {why}", node.name);
+            table::say(&format!("node {} has no devices: {why}", node.name));
         }
         return Err(Failure::NoDevices);
     }

@@ -68,7 +68,7 @@ pub fn run(args: &VmRunArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(match report.end {
         End::Exit(status) => status,
         End::NotStarted { status, why } => {
-            eprintln!("penstock: in the guest: {}", table::printable(&why));
+            table::say(&format!("in the guest: {why}"));
             status
         }
         End::TooLong => {
