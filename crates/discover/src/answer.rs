@@ -28,6 +28,7 @@ pub struct Found {
 pub(crate) struct Answer<'a> {
     /// First label of the service's full name.
     pub(crate) name: &'a str,
+    /// Those that are valid where the answer came from.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) port: u16,
     pub(crate) protocol: Option<&'a str>,
@@ -76,6 +77,19 @@ fn is_reachable(ip: &IpAddr) -> bool {
     !ip.is_unspecified() && !ip.is_multicast() && !is_link_local
 }
 
+/// Returns whether the address means another host on each network: the own host, or a host on the
+/// same cable. Clouds have services at link-local addresses that give out the rights of the machine.
+pub(crate) fn is_of_network(ip: &IpAddr) -> bool {
+    ip.is_loopback() || matches!(ip, IpAddr::V4(ip) if ip.is_link_local())
+}
+
+/// Returns whether an answer may name such an address, if it came over a card with these addresses:
+/// one of them must be of the same kind. So nobody on a network makes a client knock at its own
+/// host, or at a service of its cloud.
+pub(crate) fn is_of_card(ip: &IpAddr, card: &[IpAddr]) -> bool {
+    card.iter().any(|own| is_of_network(own) && own.is_loopback() == ip.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +134,26 @@ mod tests {
             assert_eq!(understand(&answer("gpu01", addresses)), None, "{addresses:?}");
         }
         assert_eq!(understand(&Answer { port: 0, ..answer("gpu01", &["10.0.0.7"]) }), None);
+    }
+
+    #[test]
+    fn an_address_of_one_network_must_come_from_there() {
+        let ip = |text: &str| -> IpAddr { text.parse().unwrap() };
+        for (address, card, is_taken) in [
+            ("127.0.0.1", "127.0.0.1", true),
+            ("::1", "127.0.0.1", true),
+            ("127.0.0.1", "10.0.0.1", false),
+            ("127.0.0.1", "169.254.7.7", false),
+            ("169.254.169.254", "10.0.0.1", false),
+            ("169.254.169.254", "127.0.0.1", false),
+            ("169.254.8.8", "169.254.7.7", true),
+        ] {
+            assert!(is_of_network(&ip(address)), "{address}");
+            assert_eq!(is_of_card(&ip(address), &[ip(card)]), is_taken, "{address} over {card}");
+        }
+        for address in ["10.0.0.1", "fd00::1", "8.8.8.8"] {
+            assert!(!is_of_network(&ip(address)), "{address}");
+        }
     }
 
     #[test]

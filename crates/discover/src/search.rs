@@ -1,9 +1,10 @@
 //! A search for daemons.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use mdns_sd::{ResolvedService, ServiceDaemon, ServiceEvent};
+use mdns_sd::{InterfaceId, ResolvedService, ScopedIp, ServiceDaemon, ServiceEvent};
 
 use crate::answer::{self, Answer, FOUND_MAX, Found};
 use crate::{DiscoverError, FINGERPRINT_KEY, PROTOCOL_KEY, SERVICE, patience};
@@ -57,11 +58,24 @@ fn parts(service: &ResolvedService) -> Answer<'_> {
     let name = service.fullname.strip_suffix(SERVICE).unwrap_or_default();
     Answer {
         name: name.strip_suffix('.').unwrap_or(name),
-        addresses: service.addresses.iter().map(mdns_sd::ScopedIp::to_ip_addr).collect(),
+        addresses: service.addresses.iter().filter_map(valid).collect(),
         port: service.port,
         protocol: service.txt_properties.get_property_val_str(PROTOCOL_KEY),
         fingerprint: service.txt_properties.get_property_val_str(FINGERPRINT_KEY),
     }
+}
+
+/// Returns an address if it is valid here.
+fn valid(address: &ScopedIp) -> Option<IpAddr> {
+    let ip = address.to_ip_addr();
+    let has_own = |card: &InterfaceId| answer::is_of_card(&ip, &card.get_addrs());
+    let is_valid = !answer::is_of_network(&ip)
+        || match address {
+            ScopedIp::V4(four) => four.interface_ids().iter().any(has_own),
+            ScopedIp::V6(six) => has_own(six.scope_id()),
+            _ => false,
+        };
+    is_valid.then_some(ip)
 }
 
 /// Ends the library's thread, and waits for its end.
