@@ -78,7 +78,8 @@ fn is_reachable(ip: &IpAddr) -> bool {
 }
 
 /// Returns whether the address means another host on each network: the own host, or a host on the
-/// same cable. Clouds have services at link-local addresses that give out the rights of the machine.
+/// same cable. Clouds have services at link-local addresses, which give out the rights of the
+/// machine.
 pub(crate) fn is_of_network(ip: &IpAddr) -> bool {
     ip.is_loopback() || matches!(ip, IpAddr::V4(ip) if ip.is_link_local())
 }

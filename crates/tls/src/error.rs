@@ -55,7 +55,9 @@ pub enum RecordError {
     KeyWornOut { records: u64 },
     #[error("the peer ended the connection: {0}")]
     Alert(Alert),
-    #[error("the connection broke off: the peer did not say that it had sent everything")]
+    #[error(
+        "the peer has ended or the connection was cut: it did not say that it had sent everything"
+    )]
     Truncated,
     #[error("this side has already ended the connection")]
     Closed,
