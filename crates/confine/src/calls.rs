@@ -1,8 +1,8 @@
-//! The system calls that a worker may not make. Each row says why.
+//! The system calls that a worker may not make, or not with some arguments. Each row says why.
 //!
-//! This is a list of what is forbidden and not of what is allowed, because nobody knows all calls
-//! of all drivers. It has what reaches out of the worker, or deep into the kernel, and what no
-//! driver needs once it is loaded.
+//! A call that is neither here nor in [`crate::permitted`] does not exist for a worker. These rows
+//! have what reaches out of the worker, or deep into the kernel, so that the answer is EPERM, which
+//! says what happened.
 
 use std::ffi::c_long;
 
@@ -87,6 +87,9 @@ const ALWAYS: &[(&str, c_long, &str)] = always! {
     "changes files that it may not open, because Landlock does not see this":
         SYS_fchmodat SYS_fchownat SYS_setxattr SYS_lsetxattr SYS_removexattr SYS_lremovexattr
         SYS_utimensat;
+    "changes files that it may not open, because Landlock sees this only since Linux 6.2":
+        SYS_truncate;
+    "makes the host write out all its files": SYS_sync SYS_syncfs;
     "changes files that it may only read, so that a worker of root could give away its rights":
         SYS_fchmod SYS_fchown SYS_fsetxattr SYS_fremovexattr;
     "observes which files others use, because Landlock does not see this": SYS_inotify_add_watch;
@@ -197,16 +200,15 @@ fn call(name: &'static str, number: c_long, why: &'static str, cases: Vec<Vec<Ar
 fn by_argument(context: &Context) -> Vec<Call> {
     let at = |place, test| Argument { place, test };
     let other = |place| vec![vec![at(place, Test::IsNot(context.process))]];
+    // Here 0 is the calling process.
+    let not_own = || vec![vec![at(0, Test::IsNot(0)), at(0, Test::IsNot(context.process))]];
     let other_process = "reads or changes another process";
     let mut calls = vec![
         call("process_vm_readv", libc::SYS_process_vm_readv, other_process, other(0)),
         call("process_vm_writev", libc::SYS_process_vm_writev, other_process, other(0)),
-        call(
-            "prlimit64",
-            libc::SYS_prlimit64,
-            other_process,
-            vec![vec![at(0, Test::IsNot(0)), at(0, Test::IsNot(context.process))]],
-        ),
+        call("prlimit64", libc::SYS_prlimit64, other_process, not_own()),
+        call("move_pages", libc::SYS_move_pages, other_process, not_own()),
+        call("migrate_pages", libc::SYS_migrate_pages, other_process, not_own()),
         call(
             "personality",
             libc::SYS_personality,

@@ -1,6 +1,7 @@
 //! The filter of system calls in the kernel, made of the rows of [`crate::calls`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -8,6 +9,7 @@ use seccompiler::{
 };
 
 use crate::calls::{Argument, Call, Test};
+use crate::permitted;
 
 /// The filter could not be made, or the kernel did not take it.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +44,7 @@ impl Filter {
         }
         let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, processor)?;
-        Ok(Self { forbidden: filter.try_into()?, unknown: unknown_calls() })
+        Ok(Self { forbidden: filter.try_into()?, unknown: unknown_calls(calls) })
     }
 
     /// Restricts all threads of the process.
@@ -82,33 +84,45 @@ fn rule(case: &[Argument]) -> Result<SeccompRule, seccompiler::BackendError> {
     SeccompRule::new(case.iter().map(condition).collect::<Result<_, _>>()?)
 }
 
-/// Returns a program that answers ENOSYS to calls that the other program cannot judge:
-///
-/// * `clone3`, whose flags lie in memory. The C library then uses `clone`.
-/// * All calls of the x32 interface, on processors that have it. They have numbers of their own.
-fn unknown_calls() -> BpfProgram {
-    let step = |code: u32, jt, jf, k| sock_filter {
+/// Returns a program that answers ENOSYS to the calls that are in no list, and to `clone3`, whose
+/// flags lie in memory, where no filter sees them. The C library then uses `clone`. The calls of
+/// the x32 interface, on processors that have it, have numbers of their own, which are in no list.
+fn unknown_calls(calls: &[Call]) -> BpfProgram {
+    let step = |code: u32, jt, k| sock_filter {
         // All codes of classic BPF fit into 16 bits.
         code: u16::try_from(code).unwrap_or_default(),
         jt,
-        jf,
+        jf: 0,
         k,
     };
-    let answer = |action: SeccompAction| step(libc::BPF_RET | libc::BPF_K, 0, 0, action.into());
-    let clone3 = u32::try_from(libc::SYS_clone3).unwrap_or_default();
-    vec![
-        // The number of the call is the first word of what the program sees.
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 2, 0, clone3),
-        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, 0, X32_FIRST),
-        answer(SeccompAction::Allow),
-        answer(SeccompAction::Errno(libc::ENOSYS.unsigned_abs())),
-    ]
+    let answer = |action: SeccompAction| step(libc::BPF_RET | libc::BPF_K, 0, action.into());
+    let unknown = || answer(SeccompAction::Errno(libc::ENOSYS.unsigned_abs()));
+    let at_least = |number| step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, number);
+    // The number of the call is the first word of what the program sees.
+    let mut program = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
+    for run in runs(calls) {
+        // What lies before this run and behind the last one is unknown.
+        program.extend([at_least(*run.start()), unknown()]);
+        program.extend([at_least(run.end() + 1), answer(SeccompAction::Allow)]);
+    }
+    program.push(unknown());
+    program
 }
 
-/// Number of the first call of the x32 interface (`__X32_SYSCALL_BIT`). Other processors have no
-/// call with such a high number.
-const X32_FIRST: u32 = 0x4000_0000;
+/// Returns the numbers that the lists have, as runs without gaps, in their order.
+fn runs(calls: &[Call]) -> Vec<RangeInclusive<u32>> {
+    let listed = permitted::calls().map(|call| call.number);
+    let listed = listed.chain(calls.iter().map(|call| call.number));
+    let numbers: BTreeSet<u32> = listed.filter_map(|number| u32::try_from(number).ok()).collect();
+    let mut runs: Vec<RangeInclusive<u32>> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some(last) if *last.end() + 1 == number => *last = *last.start()..=number,
+            _ => runs.push(number..=number),
+        }
+    }
+    runs
+}
 
 #[cfg(test)]
 mod tests {
@@ -127,11 +141,35 @@ mod tests {
     }
 
     #[test]
-    fn jumps_of_the_short_program_stay_within_it() {
-        let program = unknown_calls();
-        for (at, step) in program.iter().enumerate() {
-            let far = usize::from(step.jt.max(step.jf));
-            assert!(far == 0 || at + 1 + far < program.len());
+    fn the_program_for_unknown_calls_knows_the_listed_ones() {
+        let context =
+            Context { process: 1, has_network: false, has_services: false, runs_programs: false };
+        let calls = forbidden(&context);
+        let program = unknown_calls(&calls);
+        // Runs the program as the kernel does.
+        let allows = |number: u32| {
+            let mut at = 0;
+            loop {
+                let step = &program[at];
+                at += 1;
+                match u32::from(step.code) {
+                    code if code == libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K => {
+                        at += usize::from(if number >= step.k { step.jt } else { step.jf });
+                    }
+                    code if code == libc::BPF_RET | libc::BPF_K => {
+                        return step.k == u32::from(SeccompAction::Allow);
+                    }
+                    _ => {}
+                }
+            }
+        };
+        let is_listed = |number: u32| {
+            let number = i64::from(number);
+            permitted::calls().any(|call| call.number == number)
+                || calls.iter().any(|call| call.number == number)
+        };
+        for number in (0..1000).chain([0x4000_0000, 0x4000_0001, u32::MAX]) {
+            assert_eq!(allows(number), is_listed(number), "{number}");
         }
     }
 }

@@ -6,8 +6,8 @@
 //! drivers need system calls at their start that they do not need later. It restricts all threads
 //! and then looks at each of them. The [`Report`] says what was reached, and why not more.
 //!
-//! What is restricted is plain data: [`environment`], [`limits`], [`files`] and [`calls`] have no
-//! I/O. `apply`, `drivers` and [`threads`] do what the data says.
+//! What is restricted is plain data: [`environment`], [`limits`], [`files`], [`permitted`] and
+//! [`calls`] have no I/O. `apply`, `drivers` and [`threads`] do what the data says.
 #![forbid(unsafe_code)]
 
 mod apply;
@@ -18,6 +18,7 @@ pub mod files;
 mod filter;
 pub mod level;
 pub mod limits;
+pub mod permitted;
 pub mod report;
 pub mod threads;
 

@@ -4,7 +4,7 @@ use std::process::Command;
 use std::thread;
 
 use penstock_confine::calls::{Argument, Call, Context, SPAWN_FLAGS, Test, forbidden};
-use penstock_confine::restrict_this_thread;
+use penstock_confine::{permitted, restrict_this_thread};
 
 fn context(runs_programs: bool) -> Context {
     Context { process: std::process::id(), has_network: false, has_services: false, runs_programs }
@@ -60,6 +60,128 @@ fn each_forbidden_call_fails_with_eperm() {
         }
     });
 }
+
+/// More numbers than any kernel has calls.
+const NUMBERS: i64 = 1024;
+
+/// `uretprobe` and `uprobe` of x86-64, which the kernel shows to no filter. They end a process that
+/// makes them by itself.
+const OF_PROBES: [i64; 2] = [335, 336];
+
+#[test]
+fn calls_of_no_list_do_not_exist() {
+    in_a_restricted_thread(false, |calls| {
+        let listed: Vec<i64> = permitted::calls().map(|call| call.number).collect();
+        let is_forbidden = |number: &i64| calls.iter().any(|call| call.number == *number);
+        let others = (0..NUMBERS).filter(|it| !listed.contains(it) && !is_forbidden(it));
+        let others = others.filter(|it| !OF_PROBES.contains(it));
+        let others: Vec<i64> = others.collect();
+        assert!(others.contains(&libc::SYS_clone3) && others.contains(&libc::SYS_pidfd_open));
+        for number in others {
+            assert_eq!(make(number, [u64::MAX; 6]), Err(libc::ENOSYS), "{number}");
+        }
+    });
+}
+
+/// What the headers of this system know is in one of the lists, or somebody has decided that no
+/// driver needs it.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn somebody_has_decided_on_each_call() {
+    let header = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
+    let Ok(header) = std::fs::read_to_string(header) else {
+        return penstock_trial::skip(penstock_trial::Need::Compiler, "no headers of the kernel");
+    };
+    let calls = forbidden(&context(false));
+    let defined = header.lines().filter_map(|line| line.strip_prefix("#define __NR_"));
+    let defined: Vec<(&str, i64)> = defined
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, number)| Some((name, number.trim().parse().ok()?)))
+        .collect();
+    assert!(defined.len() > 300, "{}", defined.len());
+    for (name, number) in defined {
+        // Newer calls are closed until somebody decides.
+        if number > LAST_DECIDED {
+            continue;
+        }
+        let is_permitted = permitted::calls().any(|call| call.name == name);
+        let row = calls.iter().find(|call| call.name == name);
+        let is_left_out = LEFT_OUT.contains(&name);
+        let decisions = [is_permitted, row.is_some(), is_left_out];
+        // A row may forbid some arguments of a permitted call, or forbid it in this context only.
+        let is_always = row.is_some_and(|row| row.cases.is_empty());
+        let may_be_both = ["execve", "connect", "socketpair"].contains(&name);
+        let is_clear = match row {
+            Some(_) => may_be_both || is_permitted != is_always,
+            None => is_permitted != is_left_out,
+        };
+        assert!(is_clear, "{name}: permitted, forbidden, left out: {decisions:?}");
+    }
+}
+
+/// The last call of Linux 6.18.
+#[cfg(target_arch = "x86_64")]
+const LAST_DECIDED: i64 = 469;
+
+/// Calls that exist and that no driver needs.
+#[cfg(target_arch = "x86_64")]
+const LEFT_OUT: &[&str] = &[
+    // Their flags lie in memory, and older calls do the same.
+    "clone3",
+    "openat2",
+    // The C library does not use them, or has another way.
+    "get_robust_list",
+    "getpmsg",
+    "pidfd_open",
+    "remap_file_pages",
+    "sync_file_range",
+    "tee",
+    "vmsplice",
+    "name_to_handle_at",
+    "memfd_secret",
+    "set_mempolicy_home_node",
+    "cachestat",
+    "map_shadow_stack",
+    "statmount",
+    "listmount",
+    "lsm_get_self_attr",
+    "lsm_set_self_attr",
+    "lsm_list_modules",
+    "uretprobe",
+    "getxattrat",
+    "listxattrat",
+    "open_tree_attr",
+    "file_getattr",
+    // They need a descriptor that only a forbidden call makes.
+    "fanotify_mark",
+    "inotify_rm_watch",
+    "io_cancel",
+    "io_destroy",
+    "io_getevents",
+    "io_pgetevents",
+    "io_submit",
+    "mq_getsetattr",
+    "mq_notify",
+    "mq_timedreceive",
+    "mq_timedsend",
+    "shmdt",
+    "quotactl_fd",
+    // Of old programs, of other processors, or never made.
+    "_sysctl",
+    "afs_syscall",
+    "create_module",
+    "epoll_ctl_old",
+    "epoll_wait_old",
+    "get_kernel_syms",
+    "get_thread_area",
+    "putpmsg",
+    "query_module",
+    "security",
+    "set_thread_area",
+    "sysfs",
+    "tuxcall",
+    "vserver",
+];
 
 #[test]
 fn the_same_calls_fail_otherwise_without_the_filter() {
