@@ -21,7 +21,7 @@ use super::device::Device;
 use super::native;
 use super::program::{BuiltProgram, Program, Refusal, ptx_of};
 use super::setup::LaunchSetup;
-use super::{build, stream_list};
+use super::{build, fault, stream_list};
 use crate::edge::{CuResult, Object, forget, has_handle, new_number, of_error, publish};
 
 pub(crate) struct Module {
@@ -51,6 +51,8 @@ pub(crate) struct Function {
     /// Index of its entry in the module.
     index: usize,
     pub(crate) c_name: CString,
+    /// Identifies its name in reports.
+    pub(super) name_number: u64,
     /// Value of `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, in bytes.
     dynamic_max: AtomicU32,
     /// Its kernel, with the arguments of the last launch.
@@ -171,6 +173,7 @@ impl Module {
             loaded: self.loaded.clone(),
             index,
             c_name: CString::new(name).unwrap_or_default(),
+            name_number: fault::remember_kernel(name),
             dynamic_max: AtomicU32::new(limits.0.min(SHARED_BYTES).saturating_sub(used)),
             bound: Lock::default(),
             bound_with_heap: Lock::default(),
