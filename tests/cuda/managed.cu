@@ -61,8 +61,7 @@ __global__ void late(int *values, int count, int value) {
 }
 
 __global__ void answer(volatile int *question) {
-    while (question[0] == 0) {
-    }
+    while (question[0] == 0) {}
     question[1] = question[0] + 1;
 }
 
@@ -233,8 +232,8 @@ TEST(shared_copies_take_managed_memory_on_both_sides) {
     int *shared = managed<int>(count), *other = managed<int>(count);
     std::vector<int> plain(count);
     OnDevice<int> device(count);
-    for (const cudaMemcpyKind kind : {cudaMemcpyDefault, cudaMemcpyHostToDevice,
-                                      cudaMemcpyDeviceToDevice}) {
+    for (const cudaMemcpyKind kind :
+         {cudaMemcpyDefault, cudaMemcpyHostToDevice, cudaMemcpyDeviceToDevice}) {
         late<<<1, 1>>>(shared, count, 100 + kind);
         REQUIRE(cudaMemcpy(device.data(), shared, bytes, kind));
         plain = device.to_host();
@@ -245,8 +244,8 @@ TEST(shared_copies_take_managed_memory_on_both_sides) {
         plain = device.to_host();
         EXPECT(plain[1] == 201 + kind && plain[999] == 1199 + kind);
     }
-    for (const cudaMemcpyKind kind : {cudaMemcpyDefault, cudaMemcpyDeviceToHost,
-                                      cudaMemcpyDeviceToDevice}) {
+    for (const cudaMemcpyKind kind :
+         {cudaMemcpyDefault, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice}) {
         late<<<1, 1>>>(device.data(), count, 300 + kind);
         REQUIRE(cudaMemcpy(shared, device.data(), bytes, kind));
         EXPECT(shared[0] == 300 + kind && shared[999] == 1299 + kind);

@@ -66,7 +66,7 @@ fn fill_rows(
 /// "... asynchronous with respect to the host except when the target is pinned host memory or a
 /// Unified Memory region, in which case they are fully synchronous."
 fn finish(default: DefaultStream, to: CUdeviceptr) -> CuResult {
-    if host::device_with(to, 0).is_none() {
+    if host::joint(to, 0).is_none() {
         return Ok(());
     }
     let (context, stream) = Stream::resolve(null_mut(), default)?;

@@ -77,7 +77,7 @@ impl WriteReturn {
 /// this size.
 const PIECE_BYTES: u64 = 8 << 20;
 
-/// How a copy treats memory that the program and kernels use at the same address.
+/// How a copy treats memory that the program and kernels use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joint {
     /// As memory of the program. No kernel before the copy uses it any more.
@@ -107,8 +107,8 @@ impl CopySide {
 }
 
 impl Context {
-    /// Returns how a copy treats these bytes; `None` if the program and kernels do not use them at
-    /// the same address. Nobody but the streams knows when kernels have written such memory. So a
+    /// Returns how a copy treats these bytes; `None` if kernels or the program do not use them at
+    /// this address. Nobody but the streams knows when kernels have written such memory. So a
     /// copy that returns when it has ended waits for its stream first, and a later copy takes its
     /// turn there.
     pub(super) fn joint(
@@ -118,8 +118,9 @@ impl Context {
         size: u64,
         when: CopyMode,
     ) -> CuResult<Option<Joint>> {
-        let Some(device) = host::device_with(address, size) else { return Ok(None) };
-        if when != CopyMode::Now && device == self.device.ordinal {
+        let Some(range) = host::joint(address, size) else { return Ok(None) };
+        let is_here = range.has_one_address && range.device == self.device.ordinal;
+        if when != CopyMode::Now && is_here {
             return Ok(Some(Joint::AsDevice));
         }
         self.finish_predecessors(stream)?;

@@ -188,15 +188,24 @@ pub(crate) fn host_address(address: u64) -> Option<usize> {
     })
 }
 
-/// Returns the ordinal of the device whose memory these bytes are, if the program sees all of them
-/// at the same address.
-pub(crate) fn device_with(address: u64, size: u64) -> Option<usize> {
+/// Memory that the program and kernels of a device use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JointRange {
+    /// Ordinal of the device.
+    pub(crate) device: usize,
+    /// Whether both use the same address.
+    pub(crate) has_one_address: bool,
+}
+
+/// Describes these bytes, which the program sees at this address, if kernels use all of them, too.
+pub(crate) fn joint(address: u64, size: u64) -> Option<JointRange> {
     let ranges = ranges();
     let address = usize::try_from(address).ok()?;
     let (start, range) = containing(&ranges, address)?;
     let (device, seen) = range.mapped(start)?;
     let fits = ((address - start) as u64).checked_add(size)? <= range.size as u64;
-    (fits && seen == start as u64).then_some(device.ordinal)
+    let has_one_address = seen == start as u64;
+    fits.then_some(JointRange { device: device.ordinal, has_one_address })
 }
 
 /// Calls `look` with the advice for these bytes of managed memory, and the offset of the first.
