@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::notice;
+use penstock_process::{notice, variable};
 
 use super::context::Context;
 use super::device::Device;
@@ -34,8 +34,9 @@ fn why_not(device: &Device) -> Option<String> {
     if !pool.shares_client_memory() {
         let host = pool.host();
         return Some(format!(
-            "its node on {host} shares no memory with this program, because it is on another host \
-             or is reached over TCP"
+            "its node on {host} shares no memory with this program; it would on the same host, \
+             without TCP, {} and limits of addresses (ulimit -v)",
+            variable::TRACE.name
         ));
     }
     match platform::unified() {
@@ -43,7 +44,7 @@ fn why_not(device: &Device) -> Option<String> {
         Some(unified) => {
             Some(format!("only one device can have it, and device {} does", unified.ordinal))
         }
-        None => Some("this process has no free range of addresses for it".into()),
+        None => Some("this process has no free range of addresses for it (ulimit -v)".into()),
     }
 }
 
