@@ -120,7 +120,10 @@ impl Context {
     ) -> CuResult<Option<Joint>> {
         let Some(range) = host::joint(address, size) else { return Ok(None) };
         let is_here = range.has_one_address && range.device == self.device.ordinal;
-        if when != CopyMode::Now && is_here {
+        // Behind nothing, the client can copy at once.
+        let takes_turn = when == CopyMode::Unattended
+            || (when == CopyMode::Later && !self.has_no_predecessors(stream));
+        if takes_turn && is_here {
             return Ok(Some(Joint::AsDevice));
         }
         self.finish_predecessors(stream)?;

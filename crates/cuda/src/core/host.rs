@@ -2,6 +2,7 @@
 //! Kernels can use it only if it is a block of their device's memory ([`super::mapped`]).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
 use penstock_cuda_sys::driver::*;
@@ -51,6 +52,9 @@ impl Range {
         }
     }
 }
+
+/// Whether there ever was a range that kernels use. If not, copies need not look for one.
+static ANY_JOINT: AtomicBool = AtomicBool::new(false);
 
 static RANGES: Lock<BTreeMap<usize, Range>> = Lock::new(BTreeMap::new());
 
@@ -117,7 +121,11 @@ pub(crate) fn forget_variables(start: u64, size: u64) -> bool {
 }
 
 fn enter(address: usize, size: usize, flags: u32, memory: RangeMemory) -> usize {
-    ranges().insert(address, Range { size, flags, memory });
+    let range = Range { size, flags, memory };
+    if range.mapped(address).is_some() {
+        ANY_JOINT.store(true, Ordering::Relaxed);
+    }
+    ranges().insert(address, range);
     address
 }
 
@@ -199,6 +207,9 @@ pub(crate) struct JointRange {
 
 /// Describes these bytes, which the program sees at this address, if kernels use all of them, too.
 pub(crate) fn joint(address: u64, size: u64) -> Option<JointRange> {
+    if !ANY_JOINT.load(Ordering::Relaxed) {
+        return None;
+    }
     let ranges = ranges();
     let address = usize::try_from(address).ok()?;
     let (start, range) = containing(&ranges, address)?;
