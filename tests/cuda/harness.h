@@ -98,6 +98,14 @@ inline double now_s() {
     return duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
+// Drops the cases whose names begin with a prefix, because they are for another kind of pool.
+inline void keep_unless(const std::string &prefix) {
+    std::vector<Case> kept;
+    for (const Case &one : state().cases)
+        if (std::string(one.name).compare(0, prefix.size(), prefix) != 0) kept.push_back(one);
+    state().cases = kept;
+}
+
 // The outcome of a case, which is also the exit status of its process.
 enum Ending { passed = 0, not_passed = 1, not_run = 77 };
 

@@ -187,7 +187,10 @@ TEST(a_device_has_settings) {
     REQUIRE(cudaHostAlloc(&pinned, BYTES, cudaHostAllocPortable));
     REQUIRE(cudaHostGetFlags(&flags, pinned));
     EXPECT((flags & cudaHostAllocPortable) != 0);
-    EXPECT_CODE(cudaHostGetDevicePointer(&device, pinned, 0), cudaErrorNotSupported);
+    REQUIRE(cudaDeviceGetAttribute(&value, cudaDevAttrUnifiedAddressing, 0));
+    EXPECT_CODE(cudaHostGetDevicePointer(&device, pinned, 0),
+                value != 0 ? cudaSuccess : cudaErrorNotSupported);
+    EXPECT(device == (value != 0 ? pinned : nullptr));
     REQUIRE(cudaFreeHost(pinned));
 }
 

@@ -133,14 +133,15 @@ def cuda():
             # Everything once. On other pools and drivers, only what depends on them.
             runner(f"{run} unix"),
             runner(f"{run} unix --device intel vectorAdd matrixMul-static copies atomics branches"),
-            runner(f"{run} tcp vectorAdd asyncAPI copies streams"),
+            runner(f"{run} unix --device intel managed"),
+            runner(f"{run} tcp vectorAdd asyncAPI copies streams managed managed_variables"),
             runner(f"{run} two devices vectorAdd heaps"),
             runner("tests/cuda/native.sh"),
         ],
         ALL: [
             runner(f"{run} unix --device intel"),
             runner(f"{run} tcp matrixMul-static bicubicTexture numba_vectors"),
-            runner(f"{run} two matrixMul BlackScholes-static"),
+            runner(f"{run} two matrixMul BlackScholes-static managed managed_variables"),
             runner(f"{run} two --device intel heaps"),
             runner(f"{run} far heaps"),
         ],

@@ -15,7 +15,7 @@ use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::cuda::GpuDescription;
 use penstock_wire::describe::{self, DeviceDescription, Info, NodeDescription, Sensors, Timers};
 use penstock_wire::hello::{Role, feature};
-use penstock_wire::{FrameError, U32, frame, limits};
+use penstock_wire::{FrameError, Status, U32, frame, limits};
 
 use crate::claims::Claims;
 use crate::error::{Error, Result};
@@ -382,6 +382,11 @@ impl Device {
     /// Returns whether kernels of the device see the worker's memory.
     pub fn shares_host_memory(&self) -> bool {
         self.shares_host_memory
+    }
+
+    /// Returns the status with which the device's worker has ended the session, if it has told one.
+    pub fn fault(&self) -> Option<Status> {
+        self.session.fault()
     }
 
     /// Returns whether all buffers of this device's platform lie in memory that this process has

@@ -16,7 +16,7 @@ mod receivers;
 mod tests;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Instant;
@@ -94,6 +94,8 @@ pub struct Session {
     /// Held while bytes are copied into a read's target. See [`Session::await_landing`].
     landing: Lock<()>,
     released: Lock<Vec<u64>>,
+    /// Status with which the worker has ended the session; 0 if it has not.
+    fault: AtomicI32,
     /// Set when no thread copies into any target any more.
     lost: AtomicBool,
     opened_at: Instant,
@@ -158,6 +160,7 @@ impl Session {
             needed: Signal::new(),
             interests: AtomicUsize::new(0),
             relieved: AtomicBool::new(false),
+            fault: AtomicI32::new(0),
             commands: AtomicUsize::new(0),
             open: Lock::default(),
             landing: Lock::default(),
@@ -197,10 +200,6 @@ impl Session {
 
     pub(crate) fn arena(&self) -> Option<&Arc<arena::Shared>> {
         self.arena.as_ref()
-    }
-
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Acquire)
     }
 
     /// Has `tell` called with errors that a driver reports through a context (`pfn_notify`).

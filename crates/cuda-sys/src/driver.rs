@@ -44,8 +44,6 @@ pub enum CUexecAffinityParam {}
 #[derive(Debug)]
 pub enum CUDA_RESOURCE_VIEW_DESC {}
 
-/// A kind and a number.
-pub type CUmemLocation = [u32; 2];
 /// A location and flags.
 pub type CUmemAccessDesc = [u32; 3];
 /// Affinities, their number, and the parameters of a context for graphics.
@@ -85,6 +83,47 @@ pub const CU_MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub const CU_MEMHOSTALLOC_DEVICEMAP: c_uint = 2;
 pub const CU_MEMHOSTALLOC_WRITECOMBINED: c_uint = 4;
 pub const CU_MEMHOSTREGISTER_READ_ONLY: c_uint = 8;
+
+pub const CU_MEM_ATTACH_GLOBAL: c_uint = 1;
+pub const CU_MEM_ATTACH_HOST: c_uint = 2;
+pub const CU_MEM_ATTACH_SINGLE: c_uint = 4;
+
+/// In place of a device's number: the host.
+pub const CU_DEVICE_CPU: CUdevice = -1;
+/// In place of a device's number: none.
+pub const CU_DEVICE_INVALID: CUdevice = -2;
+
+/// A place where memory can be.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CUmemLocation {
+    /// `CU_MEM_LOCATION_TYPE_...`
+    pub kind: c_uint,
+    /// Number of the device or NUMA node, if the kind has one.
+    pub id: c_int,
+}
+
+pub const CU_MEM_LOCATION_TYPE_INVALID: c_uint = 0;
+pub const CU_MEM_LOCATION_TYPE_DEVICE: c_uint = 1;
+pub const CU_MEM_LOCATION_TYPE_HOST: c_uint = 2;
+pub const CU_MEM_LOCATION_TYPE_HOST_NUMA: c_uint = 3;
+pub const CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT: c_uint = 4;
+
+pub const CU_MEM_ADVISE_SET_READ_MOSTLY: c_uint = 1;
+pub const CU_MEM_ADVISE_UNSET_READ_MOSTLY: c_uint = 2;
+pub const CU_MEM_ADVISE_SET_PREFERRED_LOCATION: c_uint = 3;
+pub const CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: c_uint = 4;
+pub const CU_MEM_ADVISE_SET_ACCESSED_BY: c_uint = 5;
+pub const CU_MEM_ADVISE_UNSET_ACCESSED_BY: c_uint = 6;
+
+pub const CU_MEM_RANGE_ATTRIBUTE_READ_MOSTLY: c_uint = 1;
+pub const CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION: c_uint = 2;
+pub const CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY: c_uint = 3;
+pub const CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION: c_uint = 4;
+pub const CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_TYPE: c_uint = 5;
+pub const CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION_ID: c_uint = 6;
+pub const CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_TYPE: c_uint = 7;
+pub const CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION_ID: c_uint = 8;
 
 pub const CU_MEMORYTYPE_HOST: c_uint = 1;
 pub const CU_MEMORYTYPE_DEVICE: c_uint = 2;

@@ -7,6 +7,7 @@ use std::ptr::null_mut;
 
 use common::*;
 use penstock_cuda::api::device::cuDeviceGetAttribute;
+use penstock_cuda::api::managed::*;
 use penstock_cuda::api::memory::*;
 use penstock_cuda::api::pointer::cuPointerGetAttribute;
 use penstock_cuda_sys::driver::*;
@@ -22,6 +23,13 @@ fn mapped(count: usize) -> Option<*mut u32> {
     }
     assert_eq!(device_pointer(memory).0 == CUDA_SUCCESS, can_map == 1);
     (can_map == 1).then_some(memory.cast())
+}
+
+fn attribute(which: u32) -> i32 {
+    let mut value = 0;
+    // SAFETY: the result goes to a local variable.
+    ok(unsafe { cuDeviceGetAttribute(&raw mut value, which, 0) });
+    value
 }
 
 fn device_pointer(memory: *mut c_void) -> (CUresult, CUdeviceptr) {
@@ -151,7 +159,13 @@ fn memory_that_is_not_mapped_has_no_device_address() {
     let (mut pinned, mut own) = (null_mut(), [0u32; 16]);
     // SAFETY: the result goes to a local variable.
     ok(unsafe { cuMemHostAlloc(&raw mut pinned, 100, 0) });
-    assert_eq!(device_pointer(pinned).0, CUDA_ERROR_NOT_SUPPORTED);
+    // Where addresses are unified, all memory that CUDA has allocated is mapped.
+    let expected = if attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) == 1 {
+        (CUDA_SUCCESS, pinned.addr() as u64)
+    } else {
+        (CUDA_ERROR_NOT_SUPPORTED, 0)
+    };
+    assert_eq!(device_pointer(pinned), expected);
     assert_eq!(device_pointer(own.as_mut_ptr().cast()).0, CUDA_ERROR_INVALID_VALUE);
     ok(free(pinned.cast()));
     let memory = mapped_or_return!(1);
@@ -178,4 +192,64 @@ fn mapped_memory_goes_with_its_context() {
     // Its block may belong to another allocation by now.
     assert_eq!(device_pointer(memory.cast()).0, CUDA_ERROR_INVALID_VALUE);
     assert_eq!(free(memory), CUDA_ERROR_INVALID_VALUE);
+}
+
+#[test]
+fn managed_memory_has_one_address() {
+    let _context = TestContext::new();
+    let managed = attribute(CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY);
+    let mut address = 0;
+    // SAFETY: the result goes to a local variable.
+    let code = unsafe { cuMemAllocManaged(&raw mut address, 4000, CU_MEM_ATTACH_GLOBAL) };
+    if managed == 0 {
+        assert_eq!((code, address), (CUDA_ERROR_NOT_SUPPORTED, 0));
+        // SAFETY: addresses are only looked up.
+        let code = unsafe { cuMemAdvise(address, 10, CU_MEM_ADVISE_SET_READ_MOSTLY, 0) };
+        assert_eq!(code, CUDA_ERROR_NOT_SUPPORTED);
+        return;
+    }
+    ok(code);
+    let memory: *mut u32 = std::ptr::with_exposed_provenance_mut(usize::try_from(address).unwrap());
+    let add_one = function(load(KERNELS), "add_one");
+    // The driver's older forms name devices by number.
+    // SAFETY: addresses are only looked up, and answers go to a local variable.
+    unsafe {
+        let host = CUmemLocation { kind: CU_MEM_LOCATION_TYPE_HOST, id: 0 };
+        let nowhere = CUmemLocation { kind: CU_MEM_LOCATION_TYPE_INVALID, id: 0 };
+        ok(cuMemPrefetchAsync_v2_ptsz(address, 4000, host, 0, null_mut()));
+        for (to, flags) in [(host, 1), (nowhere, 0)] {
+            let code = cuMemPrefetchAsync_v2(address, 4000, to, flags, null_mut());
+            assert_eq!(code, CUDA_ERROR_INVALID_VALUE);
+        }
+        ok(cuMemPrefetchAsync(address, 4000, CU_DEVICE_CPU, null_mut()));
+        ok(cuMemPrefetchAsync_ptsz(address, 4000, 0, null_mut()));
+        let single = cuStreamAttachMemAsync_ptsz(null_mut(), address, 0, CU_MEM_ATTACH_SINGLE);
+        assert_eq!(single, CUDA_ERROR_INVALID_VALUE);
+        ok(cuMemAdvise(address, 4000, CU_MEM_ADVISE_SET_ACCESSED_BY, CU_DEVICE_CPU));
+        ok(cuStreamAttachMemAsync(null_mut(), address, 4000, CU_MEM_ATTACH_HOST));
+        for (attribute, expected) in [
+            (CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, 0),
+            (CU_MEM_RANGE_ATTRIBUTE_ACCESSED_BY, CU_DEVICE_CPU),
+            (CU_MEM_RANGE_ATTRIBUTE_PREFERRED_LOCATION, CU_DEVICE_INVALID),
+        ] {
+            let mut value = 9i32;
+            let into = (&raw mut value).cast();
+            ok(cuMemRangeGetAttribute(into, 4, attribute, address + 8, 3000));
+            assert_eq!(value, expected);
+        }
+        assert_eq!(cuMemPrefetchAsync(address, 4000, 77, null_mut()), CUDA_ERROR_INVALID_DEVICE);
+    }
+    for index in 0..1000 {
+        // SAFETY: the memory has this number of values, and no kernel runs.
+        unsafe { memory.add(index).write_volatile(u32::try_from(index).unwrap()) };
+    }
+    ok(launch(add_one, 125, 8, null_mut(), &[address]));
+    synchronize();
+    // SAFETY: as above.
+    assert_eq!(unsafe { memory.add(999).read_volatile() }, 1000);
+    // SAFETY: the address is looked up before anything is freed.
+    unsafe {
+        ok(cuMemFree_v2(address));
+        assert_eq!(cuMemFree_v2(address), CUDA_ERROR_INVALID_VALUE);
+    }
 }

@@ -100,7 +100,7 @@ const BEGINNING: &str = "\
 `libcudart.so.12` and `libcudart.so.13` export every symbol of NVIDIA's libraries of these names
 (12.9 and 13.0), with the same versions. They use the public interface of the driver, so the results
 of some functions depend on the driver. With Penstock's driver, for example, `cudaMallocManaged`
-returns `cudaErrorNotSupported`.
+returns `cudaErrorNotSupported` for a device whose memory the program does not share.
 
 A program finds the libraries in one of these ways. None of them changes the program's file:
 

@@ -34,6 +34,7 @@ mod asks;
 mod builder;
 mod client_list;
 mod confinement;
+mod crash;
 mod daemon;
 mod desk;
 mod dial;

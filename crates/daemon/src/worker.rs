@@ -18,6 +18,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::asker::Questions;
 use crate::builder::{self, Builders};
+use crate::crash;
 use crate::links::Links;
 use crate::log::{self, Log};
 use crate::message::{Control, Found, Note, Received, ToDaemon, ToWorker};
@@ -71,6 +72,7 @@ fn run() -> io::Result<()> {
     // restricted.
     let begun = order.begin();
     end_at_panic();
+    crash::prepare();
     let output = Output::capture()?;
     penstock_device::share_cpus();
     let (mut node, problem) = Node::find(addresses);
@@ -208,6 +210,7 @@ fn serve(
     let beats = client.features & feature::BEATS != 0;
     let (ended, end) = mpsc::channel();
     let bell = eventfd(0, EventfdFlags::CLOEXEC)?;
+    crash::ring(&bell);
     let lender = Box::new(Daemon(control.clone()));
     let allowance = Allowance::new(Some(lender), client.loans, client.terms.clone());
     let allowance = Arc::new(allowance);
@@ -327,6 +330,13 @@ impl Events<'_> {
                 Err(_) => return Watched::HungUp,
             }
             let [client, daemon, _] = fds.map(|fd| fd.revents());
+            if let Some((status, why)) = crash::found() {
+                session = session.or_else(|| self.start.try_recv().ok());
+                if let Some(session) = &session {
+                    session.fault(status, &why);
+                }
+                return Watched::Over(why);
+            }
             if let Ok(why) = self.end.try_recv() {
                 return Watched::Ended(why);
             }

@@ -100,6 +100,15 @@ impl<T: ?Sized> SharedLock<T> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes the lock for reading, unless a thread writes or wants to.
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        match self.0.try_read() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
     /// Waits until no thread reads or writes, and takes the lock for writing.
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {

@@ -1,6 +1,7 @@
 //! The handlers of the frames that a worker sends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use penstock_link::LinkError;
 use penstock_wire::Status;
@@ -87,8 +88,9 @@ impl Serve<to_client::ContextError> for Incoming<'_> {
 }
 
 impl Serve<to_client::Fault> for Incoming<'_> {
-    fn serve(&mut self, _: &to_client::Fault, with: Attached<'_>) -> Served {
+    fn serve(&mut self, call: &to_client::Fault, with: Attached<'_>) -> Served {
         let text = String::from_utf8_lossy(&with.payload.read_all()?).into_owned();
+        self.session.fault.store(call.status.get(), Ordering::Release);
         self.session.lose(&LinkError::Fault(text));
         Ok(())
     }

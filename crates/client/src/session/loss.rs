@@ -68,6 +68,15 @@ impl Session {
         self.lost.store(true, Ordering::Release);
     }
 
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// Returns the status with which the worker has ended the session, if it has.
+    pub(crate) fn fault(&self) -> Option<Status> {
+        Some(self.fault.load(Ordering::Acquire)).filter(|status| *status != 0).map(Status)
+    }
+
     pub(crate) fn refused(&self, status: Status) -> Error {
         match &self.open.lock().lost {
             Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },

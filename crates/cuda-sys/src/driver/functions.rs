@@ -15,7 +15,6 @@ functions! { $
     cuArrayGetDescriptor_v2(descriptor: *mut CUDA_ARRAY_DESCRIPTOR, array: CUarray);
     cuArray3DGetDescriptor_v2(descriptor: *mut CUDA_ARRAY3D_DESCRIPTOR, array: CUarray);
     cuArrayDestroy(array: CUarray);
-
     cuThreadExchangeStreamCaptureMode(mode: *mut c_uint);
     cuStreamBeginCapture / cuStreamBeginCapture_ptsz(stream: CUstream);
     cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(stream: CUstream, mode: c_uint);
@@ -44,7 +43,6 @@ functions! { $
         stream: CUstream, nodes: *mut CUgraphNode, edges: *const CUgraphEdgeData, count: usize,
         flags: c_uint,
     );
-
     cuCtxCreate(result: *mut CUcontext, flags: c_uint, dev: CUdevice);
     cuCtxCreate_v2(result: *mut CUcontext, flags: c_uint, dev: CUdevice);
     cuCtxCreate_v3(
@@ -81,7 +79,6 @@ functions! { $
     cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
     cuCtxResetPersistingL2Cache();
     cuCtxGetExecAffinity(affinity: *mut CUexecAffinityParam, kind: c_uint);
-
     cuMemcpy / cuMemcpy_ptds(to: CUdeviceptr, from: CUdeviceptr, size: usize);
     cuMemcpyAsync / cuMemcpyAsync_ptsz(
         to: CUdeviceptr, from: CUdeviceptr, size: usize, stream: CUstream,
@@ -127,7 +124,6 @@ functions! { $
         to: CUdeviceptr, to_context: CUcontext, from: CUdeviceptr, from_context: CUcontext,
         size: usize, stream: CUstream,
     );
-
     cuDeviceGet(result: *mut CUdevice, ordinal: c_int);
     cuDeviceGetCount(count: *mut c_int);
     cuDeviceGetName(name: *mut c_char, room: c_int, dev: CUdevice);
@@ -144,12 +140,10 @@ functions! { $
         width: *mut usize, format: c_uint, channels: c_uint, dev: CUdevice,
     );
     cuDeviceGetExecAffinitySupport(supported: *mut c_int, kind: c_uint, dev: CUdevice);
-
     cuGetErrorName(error: CUresult, name: *mut *const c_char);
     cuGetErrorString(error: CUresult, text: *mut *const c_char);
     cuInit(flags: c_uint);
     cuDriverGetVersion(version: *mut c_int);
-
     cuEventCreate(result: *mut CUevent, flags: c_uint);
     cuEventDestroy(event: CUevent);
     cuEventDestroy_v2(event: CUevent);
@@ -161,7 +155,6 @@ functions! { $
     cuEventRecordWithFlags / cuEventRecordWithFlags_ptsz(
         event: CUevent, stream: CUstream, flags: c_uint,
     );
-
     cuFuncGetAttribute(value: *mut c_int, attribute: c_uint, function: CUfunction);
     cuFuncSetAttribute(function: CUfunction, attribute: c_uint, value: c_int);
     cuFuncSetCacheConfig(function: CUfunction, config: c_uint);
@@ -171,7 +164,6 @@ functions! { $
     cuFuncGetParamInfo(function: CUfunction, index: usize, offset: *mut usize, size: *mut usize);
     cuFuncIsLoaded(state: *mut c_uint, function: CUfunction);
     cuFuncLoad(function: CUfunction);
-
     cuGraphCreate(result: *mut CUgraph, flags: c_uint);
     cuGraphDestroy(graph: CUgraph);
     cuGraphClone(result: *mut CUgraph, graph: CUgraph);
@@ -218,7 +210,6 @@ functions! { $
     cuUserObjectRelease(object: CUuserObject, count: c_uint);
     cuGraphRetainUserObject(graph: CUgraph, object: CUuserObject, count: c_uint, flags: c_uint);
     cuGraphReleaseUserObject(graph: CUgraph, object: CUuserObject, count: c_uint);
-
     cuGraphInstantiate(
         result: *mut CUgraphExec, graph: CUgraph, node: *mut CUgraphNode, log: *mut c_char,
         size: usize,
@@ -263,7 +254,6 @@ functions! { $
     );
     cuGraphUpload / cuGraphUpload_ptsz(exec: CUgraphExec, stream: CUstream);
     cuGraphLaunch / cuGraphLaunch_ptsz(exec: CUgraphExec, stream: CUstream);
-
     cuGraphAddMemAllocNode(
         result: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
         params: *mut CUDA_MEM_ALLOC_NODE_PARAMS,
@@ -277,7 +267,6 @@ functions! { $
     cuDeviceGraphMemTrim(device: CUdevice);
     cuDeviceGetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void);
     cuDeviceSetGraphMemAttribute(device: CUdevice, attribute: c_uint, value: *mut c_void);
-
     cuGraphAddKernelNode(
         result: *mut CUgraphNode, graph: CUgraph, dependencies: *const CUgraphNode, count: usize,
         params: *const CUDA_KERNEL_NODE_PARAMS_v1,
@@ -344,7 +333,6 @@ functions! { $
         edges: *const CUgraphEdgeData, count: usize, params: *mut CUgraphNodeParams,
     );
     cuGraphNodeSetParams(node: CUgraphNode, params: *mut CUgraphNodeParams);
-
     cuLaunchKernel / cuLaunchKernel_ptsz(
         function: CUfunction, grid_x: c_uint, grid_y: c_uint, grid_z: c_uint, block_x: c_uint,
         block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
@@ -359,7 +347,6 @@ functions! { $
         block_y: c_uint, block_z: c_uint, shared: c_uint, stream: CUstream,
         params: *mut *mut c_void,
     );
-
     cuLibraryLoadData(
         result: *mut CUlibrary, code: *const c_void, options: *mut c_uint, values: *mut *mut c_void,
         count: c_uint, library_options: *mut c_uint, library_values: *mut *mut c_void,
@@ -388,7 +375,6 @@ functions! { $
     cuKernelSetAttribute(attribute: c_uint, value: c_int, kernel: CUkernel, dev: CUdevice);
     cuKernelSetCacheConfig(kernel: CUkernel, config: c_uint, dev: CUdevice);
     cuKernelGetParamInfo(kernel: CUkernel, index: usize, offset: *mut usize, size: *mut usize);
-
     cuLinkCreate(
         count: c_uint, options: *mut c_uint, values: *mut *mut c_void, result: *mut CUlinkState,
     );
@@ -409,7 +395,6 @@ functions! { $
     );
     cuLinkComplete(link: CUlinkState, result: *mut *mut c_void, size: *mut usize);
     cuLinkDestroy(link: CUlinkState);
-
     cuMemAlloc_v2(result: *mut CUdeviceptr, size: usize);
     cuMemAllocPitch_v2(
         result: *mut CUdeviceptr, pitch: *mut usize, width: usize, height: usize, element: c_uint,
@@ -418,6 +403,24 @@ functions! { $
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     cuMemGetAddressRange_v2(base: *mut CUdeviceptr, size: *mut usize, address: CUdeviceptr);
     cuMemAllocManaged(result: *mut CUdeviceptr, size: usize, flags: c_uint);
+    cuMemPrefetchAsync / cuMemPrefetchAsync_ptsz(
+        address: CUdeviceptr, size: usize, to: CUdevice, stream: CUstream,
+    );
+    cuMemPrefetchAsync_v2 / cuMemPrefetchAsync_v2_ptsz(
+        address: CUdeviceptr, size: usize, to: CUmemLocation, flags: c_uint, stream: CUstream,
+    );
+    cuMemAdvise(address: CUdeviceptr, size: usize, advice: c_uint, device: CUdevice);
+    cuMemAdvise_v2(address: CUdeviceptr, size: usize, advice: c_uint, location: CUmemLocation);
+    cuMemRangeGetAttribute(
+        data: *mut c_void, room: usize, attribute: c_uint, address: CUdeviceptr, size: usize,
+    );
+    cuMemRangeGetAttributes(
+        data: *mut *mut c_void, rooms: *mut usize, attributes: *mut c_uint, count: usize,
+        address: CUdeviceptr, size: usize,
+    );
+    cuStreamAttachMemAsync / cuStreamAttachMemAsync_ptsz(
+        stream: CUstream, address: CUdeviceptr, size: usize, flags: c_uint,
+    );
     cuMemAllocHost_v2(result: *mut *mut c_void, size: usize);
     cuMemHostAlloc(result: *mut *mut c_void, size: usize, flags: c_uint);
     cuMemFreeHost(address: *mut c_void);
@@ -426,7 +429,6 @@ functions! { $
     cuMemHostUnregister(address: *mut c_void);
     cuMemHostGetDevicePointer_v2(result: *mut CUdeviceptr, address: *mut c_void, flags: c_uint);
     cuMemHostGetFlags(flags: *mut c_uint, address: *mut c_void);
-
     cuMemsetD8_v2 / cuMemsetD8_v2_ptds(to: CUdeviceptr, value: c_uchar, count: usize);
     cuMemsetD8Async / cuMemsetD8Async_ptsz(
         to: CUdeviceptr, value: c_uchar, count: usize, stream: CUstream,
@@ -459,7 +461,6 @@ functions! { $
     cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz(
         to: CUdeviceptr, pitch: usize, value: c_uint, width: usize, height: usize, stream: CUstream,
     );
-
     cuModuleLoad(result: *mut CUmodule, path: *const c_char);
     cuModuleLoadData(result: *mut CUmodule, image: *const c_void);
     cuModuleLoadDataEx(
@@ -475,7 +476,6 @@ functions! { $
     cuModuleGetGlobal_v2(
         address: *mut CUdeviceptr, size: *mut usize, module: CUmodule, name: *const c_char,
     );
-
     cuOccupancyMaxActiveBlocksPerMultiprocessor(
         count: *mut c_int, function: CUfunction, threads: c_int, dynamic: usize,
     );
@@ -493,18 +493,15 @@ functions! { $
     cuOccupancyAvailableDynamicSMemPerBlock(
         bytes: *mut usize, function: CUfunction, blocks: c_int, threads: c_int,
     );
-
     cuDeviceCanAccessPeer(can: *mut c_int, dev: CUdevice, peer: CUdevice);
     cuDeviceGetP2PAttribute(value: *mut c_int, attribute: c_uint, from: CUdevice, to: CUdevice);
     cuCtxEnablePeerAccess(peer: CUcontext, flags: c_uint);
     cuCtxDisablePeerAccess(peer: CUcontext);
-
     cuPointerGetAttribute(data: *mut c_void, attribute: c_uint, address: CUdeviceptr);
     cuPointerGetAttributes(
         count: c_uint, attributes: *mut c_uint, data: *mut *mut c_void, address: CUdeviceptr,
     );
     cuPointerSetAttribute(value: *const c_void, attribute: c_uint, address: CUdeviceptr);
-
     cuDeviceGetDefaultMemPool(result: *mut CUmemoryPool, dev: CUdevice);
     cuDeviceGetMemPool(result: *mut CUmemoryPool, dev: CUdevice);
     cuDeviceSetMemPool(dev: CUdevice, pool: CUmemoryPool);
@@ -520,7 +517,6 @@ functions! { $
         result: *mut CUdeviceptr, size: usize, pool: CUmemoryPool, stream: CUstream,
     );
     cuMemFreeAsync / cuMemFreeAsync_ptsz(address: CUdeviceptr, stream: CUstream);
-
     cuDevicePrimaryCtxRetain(result: *mut CUcontext, dev: CUdevice);
     cuDevicePrimaryCtxRelease(dev: CUdevice);
     cuDevicePrimaryCtxRelease_v2(dev: CUdevice);
@@ -529,23 +525,19 @@ functions! { $
     cuDevicePrimaryCtxSetFlags(dev: CUdevice, flags: c_uint);
     cuDevicePrimaryCtxSetFlags_v2(dev: CUdevice, flags: c_uint);
     cuDevicePrimaryCtxGetState(dev: CUdevice, flags: *mut c_uint, active: *mut c_int);
-
     cuGetProcAddress(symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64);
     cuGetProcAddress_v2(
         symbol: *const c_char, function: *mut *mut c_void, version: c_int, flags: u64,
         status: *mut c_uint,
     );
     cuGetExportTable(table: *mut *const c_void, id: *const CUuuid);
-
     cuProfilerStart();
     cuProfilerStop();
-
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(copy: *const CUDA_MEMCPY2D);
     cuMemcpy2DUnaligned_v2 / cuMemcpy2DUnaligned_v2_ptds(copy: *const CUDA_MEMCPY2D);
     cuMemcpy2DAsync_v2 / cuMemcpy2DAsync_v2_ptsz(copy: *const CUDA_MEMCPY2D, stream: CUstream);
     cuMemcpy3D_v2 / cuMemcpy3D_v2_ptds(copy: *const CUDA_MEMCPY3D);
     cuMemcpy3DAsync_v2 / cuMemcpy3DAsync_v2_ptsz(copy: *const CUDA_MEMCPY3D, stream: CUstream);
-
     cuFuncSetBlockShape(function: CUfunction, x: c_int, y: c_int, z: c_int);
     cuFuncSetSharedSize(function: CUfunction, bytes: c_uint);
     cuParamSetSize(function: CUfunction, bytes: c_uint);
@@ -555,7 +547,6 @@ functions! { $
     cuLaunch(function: CUfunction);
     cuLaunchGrid(function: CUfunction, width: c_int, height: c_int);
     cuLaunchGridAsync(function: CUfunction, width: c_int, height: c_int, stream: CUstream);
-
     cuStreamCreate(result: *mut CUstream, flags: c_uint);
     cuStreamCreateWithPriority(result: *mut CUstream, flags: c_uint, priority: c_int);
     cuStreamDestroy(stream: CUstream);
@@ -577,7 +568,6 @@ functions! { $
         stream: CUstream, result: *mut CUcontext, green: *mut CUgreenCtx,
     );
     cuStreamGetDevice / cuStreamGetDevice_ptsz(stream: CUstream, dev: *mut CUdevice);
-
     cuTexObjectCreate(
         result: *mut CUtexObject, resource: *const CUDA_RESOURCE_DESC,
         description: *const CUDA_TEXTURE_DESC, view: *const CUDA_RESOURCE_VIEW_DESC,

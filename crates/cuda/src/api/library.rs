@@ -125,16 +125,24 @@ cu_entry! {
         unsafe { store(size, usize::try_from(bytes).unwrap_or(usize::MAX)) };
         Ok(())
     }
-    /// Always fails, because there are no managed variables.
+    /// The variable in the current context.
     fn cuLibraryGetManaged(
-        _address: *mut CUdeviceptr,
-        _size: *mut usize,
+        address: *mut CUdeviceptr,
+        size: *mut usize,
         library: CUlibrary,
-        _name: *const c_char,
+        name: *const c_char,
     ) {
-        check_process()?;
-        Library::borrow(library)?;
-        Err(CUDA_ERROR_NOT_FOUND)
+        let context = Context::current()?;
+        let library = Library::borrow(library)?;
+        // SAFETY: the program promises that `name` is null or a string.
+        let name = unsafe { utf8(name) }?;
+        require(library.has_managed(name), CUDA_ERROR_NOT_FOUND)?;
+        let (at, bytes) = library.module_in(&context)?.global(name)?;
+        // SAFETY: the program promises that `address` is null or writable.
+        unsafe { store(address, at) };
+        // SAFETY: the program promises that `size` is null or writable.
+        unsafe { store(size, usize::try_from(bytes).unwrap_or(usize::MAX)) };
+        Ok(())
     }
     /// The function in the current context.
     fn cuKernelGetFunction(result: *mut CUfunction, kernel: CUkernel) {

@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
 use crate::core::graph::capture;
-use crate::core::{host, memory, platform};
+use crate::core::{host, managed, memory, platform};
 use crate::edge::{CuResult, cu_entry, require, store};
 
 /// `cuMemAllocPitch` rounds rows up to this number of bytes. It is the alignment of allocations, so
@@ -77,6 +77,10 @@ cu_entry! {
             return Ok(());
         }
         capture::check_safe()?;
+        let managed = usize::try_from(address).ok().and_then(host::find);
+        if let Some(range) = managed.filter(|range| range.is_managed) {
+            await_users(range.start, range.size)?;
+        }
         memory::free(&context, address)
     }
     fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
@@ -99,11 +103,17 @@ cu_entry! {
         unsafe { store(size, usize::try_from(live.size).unwrap_or(usize::MAX)) };
         Ok(())
     }
-    /// Always fails: host and device cannot share memory without calls
-    /// (`CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY` is 0).
-    fn cuMemAllocManaged(_result: *mut CUdeviceptr, _size: usize, _flags: c_uint) {
-        Context::current()?;
-        Err(CUDA_ERROR_NOT_SUPPORTED)
+    /// Works if `CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY` is 1 for the device. Otherwise
+    /// "CUDA_ERROR_NOT_SUPPORTED".
+    fn cuMemAllocManaged(result: *mut CUdeviceptr, size: usize, flags: c_uint) {
+        let context = Context::current()?;
+        require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        context.check()?;
+        capture::check_safe()?;
+        let address = managed::allocate(&context, size, flags)?;
+        // SAFETY: the program promises that `result` is null or writable.
+        unsafe { store(result, address) };
+        Ok(())
     }
     fn cuMemAllocHost_v2(result: *mut *mut c_void, size: usize) {
         // SAFETY: the program promises what `allocate_host` demands.
@@ -132,9 +142,9 @@ cu_entry! {
         await_users(address.addr(), range.size)?;
         host::unregister(address.addr())
     }
-    /// Works for memory of `cuMemHostAlloc` with `CU_MEMHOSTALLOC_DEVICEMAP`, if
-    /// `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` is 1 for the device. Otherwise
-    /// "CUDA_ERROR_NOT_SUPPORTED".
+    /// Works for memory of `cuMemHostAlloc`, if `CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING` is 1 for
+    /// the device, or if the memory has `CU_MEMHOSTALLOC_DEVICEMAP` and
+    /// `CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY` is 1. Otherwise "CUDA_ERROR_NOT_SUPPORTED".
     fn cuMemHostGetDevicePointer_v2(result: *mut CUdeviceptr, address: *mut c_void, flags: c_uint) {
         let context = Context::current()?;
         // "Flags provides for future releases. For now, it must be set to 0."

@@ -7,6 +7,7 @@ use penstock_cuda_sys::driver::*;
 use crate::core::context::Context;
 use crate::core::graph::capture;
 use crate::core::graph::work::Work;
+use crate::core::host;
 use crate::core::memset::{ElementRows, Memset};
 use crate::core::stream::Stream;
 use crate::edge::{CuResult, DefaultStream, cu_stream_entry};
@@ -62,13 +63,33 @@ fn fill_rows(
     context.fill_rows(&stream, rows, pattern)
 }
 
+/// "... asynchronous with respect to the host except when the target is pinned host memory or a
+/// Unified Memory region, in which case they are fully synchronous."
+fn finish(default: DefaultStream, to: CUdeviceptr) -> CuResult {
+    if host::joint(to, 0).is_none() {
+        return Ok(());
+    }
+    let (context, stream) = Stream::resolve(null_mut(), default)?;
+    context.finish(&stream)
+}
+
+fn fill_now(default: DefaultStream, to: CUdeviceptr, pattern: &[u8], count: usize) -> CuResult {
+    fill(default, null_mut(), to, pattern, count)?;
+    finish(default, to)
+}
+
+fn fill_rows_now(default: DefaultStream, rows: ElementRows, pattern: &[u8]) -> CuResult {
+    fill_rows(default, null_mut(), rows, pattern)?;
+    finish(default, rows.to)
+}
+
 fn rows(to: CUdeviceptr, pitch: usize, width: usize, height: usize) -> ElementRows {
     ElementRows { to, pitch: pitch as u64, width: width as u64, height: height as u64 }
 }
 
 cu_stream_entry! {
     fn cuMemsetD8_v2 / cuMemsetD8_v2_ptds |default| (to: CUdeviceptr, value: c_uchar, count: usize) {
-        fill(default, null_mut(), to, &value.to_ne_bytes(), count)
+        fill_now(default, to, &value.to_ne_bytes(), count)
     }
     fn cuMemsetD8Async / cuMemsetD8Async_ptsz |default| (
         to: CUdeviceptr,
@@ -85,7 +106,7 @@ cu_stream_entry! {
         width: usize,
         height: usize,
     ) {
-        fill_rows(default, null_mut(), rows(to, pitch, width, height), &value.to_ne_bytes())
+        fill_rows_now(default, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz |default| (
         to: CUdeviceptr,
@@ -98,7 +119,7 @@ cu_stream_entry! {
         fill_rows(default, stream, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD16_v2 / cuMemsetD16_v2_ptds |default| (to: CUdeviceptr, value: c_ushort, count: usize) {
-        fill(default, null_mut(), to, &value.to_ne_bytes(), count)
+        fill_now(default, to, &value.to_ne_bytes(), count)
     }
     fn cuMemsetD16Async / cuMemsetD16Async_ptsz |default| (
         to: CUdeviceptr,
@@ -115,7 +136,7 @@ cu_stream_entry! {
         width: usize,
         height: usize,
     ) {
-        fill_rows(default, null_mut(), rows(to, pitch, width, height), &value.to_ne_bytes())
+        fill_rows_now(default, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD2D16Async / cuMemsetD2D16Async_ptsz |default| (
         to: CUdeviceptr,
@@ -128,7 +149,7 @@ cu_stream_entry! {
         fill_rows(default, stream, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD32_v2 / cuMemsetD32_v2_ptds |default| (to: CUdeviceptr, value: c_uint, count: usize) {
-        fill(default, null_mut(), to, &value.to_ne_bytes(), count)
+        fill_now(default, to, &value.to_ne_bytes(), count)
     }
     fn cuMemsetD32Async / cuMemsetD32Async_ptsz |default| (
         to: CUdeviceptr,
@@ -145,7 +166,7 @@ cu_stream_entry! {
         width: usize,
         height: usize,
     ) {
-        fill_rows(default, null_mut(), rows(to, pitch, width, height), &value.to_ne_bytes())
+        fill_rows_now(default, rows(to, pitch, width, height), &value.to_ne_bytes())
     }
     fn cuMemsetD2D32Async / cuMemsetD2D32Async_ptsz |default| (
         to: CUdeviceptr,

@@ -23,6 +23,7 @@ pub mod launch;
 pub mod library;
 pub mod library_call;
 pub mod link;
+pub mod managed;
 pub mod memory;
 pub mod memset;
 pub mod module;

@@ -1,7 +1,7 @@
 use std::ffi::{c_char, c_uint, c_void};
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::log;
+use penstock_process::{log, notice};
 
 use crate::core::context::Context;
 use crate::core::module::Module;
@@ -64,6 +64,9 @@ impl Log {
             let cut = told.as_bytes().get(..buffer.size() - 1).unwrap_or(told.as_bytes());
             buffer.write(&[cut, &[0]].concat());
             written = cut.len();
+        } else if matches!(&result, Err(refusal) if refusal.code == CUDA_ERROR_NOT_SUPPORTED) {
+            // The program asks for something that this device lacks, and nobody else says what.
+            notice::once(format_args!("{told}"));
         } else if !told.is_empty() {
             log!(Warn, "refused a module: {told}");
         }

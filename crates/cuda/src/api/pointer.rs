@@ -6,6 +6,7 @@ use penstock_cuda_sys::driver::*;
 
 use crate::core::arena::Allocation;
 use crate::core::context::Context;
+use crate::core::host::RegisteredRange;
 use crate::core::{heap, host, platform};
 use crate::edge::{CuResult, array, cu_entry, require, store};
 
@@ -15,6 +16,7 @@ enum KnownAddress {
         ordinal: c_int,
         start: u64,
         live: Allocation,
+        is_managed: bool,
     },
     Host {
         start: usize,
@@ -28,21 +30,23 @@ enum KnownAddress {
 }
 
 fn look(address: u64) -> KnownAddress {
+    // Pinned memory that kernels use may lie among the addresses of a device.
+    let range = usize::try_from(address).ok().and_then(host::find);
+    let is_managed = match range {
+        Some(range) if !range.is_managed => {
+            let RegisteredRange { start, size, mapped, .. } = range;
+            return KnownAddress::Host { start, size, mapped };
+        }
+        range => range.is_some(),
+    };
     if let Some(device) = platform::device_of(address) {
+        let ordinal = device.number();
         return match device.space.find(address) {
-            Some((start, live)) => KnownAddress::Device { ordinal: device.number(), start, live },
+            Some((start, live)) => KnownAddress::Device { ordinal, start, live, is_managed },
             None => KnownAddress::Nothing,
         };
     }
-    if heap::is_address(address) {
-        return KnownAddress::Heap;
-    }
-    match usize::try_from(address).ok().and_then(host::find) {
-        Some(range) => {
-            KnownAddress::Host { start: range.start, size: range.size, mapped: range.mapped }
-        }
-        None => KnownAddress::Nothing,
-    }
+    if heap::is_address(address) { KnownAddress::Heap } else { KnownAddress::Nothing }
 }
 
 /// Stores the answer to a query. "CUDA_ERROR_INVALID_VALUE if ptr is not a valid pointer, or the
@@ -82,8 +86,7 @@ unsafe fn answer(
             give!(*ordinal)
         }
         (CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, KnownAddress::Host { .. }) => {
-            let ordinal = Context::peek().map_or(0, |context| context.device.number());
-            give!(ordinal)
+            give!(Context::peek().map_or(0, |context| context.device.number()))
         }
         (CU_POINTER_ATTRIBUTE_BUFFER_ID, KnownAddress::Device { live, .. }) => give!(live.serial),
         (
@@ -105,6 +108,9 @@ unsafe fn answer(
             KnownAddress::Device { .. } | KnownAddress::Host { mapped: Some(_), .. },
         ) => give!(1u8),
         (CU_POINTER_ATTRIBUTE_MAPPED, _) => give!(0u8),
+        (CU_POINTER_ATTRIBUTE_IS_MANAGED, KnownAddress::Device { is_managed: true, .. }) => {
+            give!(1u8)
+        }
         (
             CU_POINTER_ATTRIBUTE_IS_MANAGED
             | CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE

@@ -126,9 +126,9 @@ cu_entry! {
         check_process()?;
         require(!flags.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let pool = MemoryPool::borrow(pool)?;
-        // SAFETY: the program promises that `place` is null or readable: kind of place, device.
-        let [kind, dev] = unsafe { load(place.cast_const()) }?;
-        let is_own = kind == 1 && CUdevice::try_from(dev) == Ok(pool.device.number());
+        // SAFETY: the program promises that `place` is null or readable.
+        let CUmemLocation { kind, id } = unsafe { load(place.cast_const()) }?;
+        let is_own = kind == CU_MEM_LOCATION_TYPE_DEVICE && id == pool.device.number();
         // SAFETY: the program promises that `flags` is null or writable. 3: read and write; 0: no
         // access.
         unsafe { store(flags, if is_own { 3 } else { 0 }) };

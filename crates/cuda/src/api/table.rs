@@ -121,6 +121,11 @@ served! {
         cuLinkCreate, cuLinkCreate_v2, cuLinkAddData, cuLinkAddData_v2, cuLinkAddFile_v2, cuLinkComplete,
         cuLinkDestroy,
     }
+    in managed {
+        cuMemAdvise, cuMemAdvise_v2, cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz,
+        cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz, cuMemRangeGetAttribute,
+        cuMemRangeGetAttributes, cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz,
+    }
     in memory {
         cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemFree_v2, cuMemGetInfo_v2, cuMemGetAddressRange_v2,
         cuMemAllocManaged, cuMemAllocHost_v2, cuMemHostAlloc, cuMemFreeHost, cuMemHostRegister,

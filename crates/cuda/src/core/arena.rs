@@ -13,8 +13,8 @@ use penstock_process::{Lock, variable};
 use super::address;
 use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset};
 use super::free::FreeRanges;
-use super::native;
-use crate::edge::CuResult;
+use super::{native, reserved};
+use crate::edge::{CuResult, window};
 
 /// Size of the first arena in bytes if the device has its own memory. Each arena costs an argument
 /// of every kernel, and its full size in device memory from its first use on. So each arena is
@@ -77,6 +77,9 @@ pub(crate) struct AddressSpace {
     context: Arc<Context>,
     /// First address of the device.
     first: u64,
+    /// Number of addresses that are reserved in this process for the device; 0 if its addresses
+    /// are not those of a process.
+    window_bytes: u64,
     /// Bytes of the first arena. Each further arena is twice as large as the one before, or as
     /// large as the allocation that needs it.
     step_bytes: u64,
@@ -105,6 +108,8 @@ pub(crate) struct DeviceMemory {
     pub(crate) lazy: bool,
     /// Whether there can be only one arena.
     pub(crate) has_one_arena: bool,
+    /// Whether CUDA's own driver chooses the addresses.
+    pub(crate) is_native: bool,
 }
 
 /// Limits of the arenas of one device, in bytes.
@@ -144,7 +149,7 @@ fn arena_bytes() -> Option<u64> {
 
 impl AddressSpace {
     pub(crate) fn new(context: &Arc<Context>, device: usize, memory: DeviceMemory) -> Self {
-        let DeviceMemory { largest, total, lazy, has_one_arena } = memory;
+        let DeviceMemory { largest, total, lazy, has_one_arena, is_native } = memory;
         let largest = largest / GRAIN_BYTES * GRAIN_BYTES;
         // Unused pages cost nothing, so the arena can have the largest size.
         let step = if lazy { largest } else { GROW_BYTES };
@@ -153,21 +158,32 @@ impl AddressSpace {
         } else {
             (arena_bytes().unwrap_or(step).min(largest), total)
         };
+        let window_bytes = address::span(total, ARENAS_MAX);
+        // The reservation names the device by the number that identifies it.
+        let window = address::window(device)
+            .filter(|start| !is_native && reserved::reserve(*start, *start, window_bytes));
         Self {
             context: context.clone(),
-            first: address::first(device),
+            first: window.unwrap_or(address::first(device)),
+            window_bytes: window.map_or(0, |_| window_bytes),
             step_bytes,
             largest,
             has_one_arena,
             total,
-            is_native: false,
+            is_native,
             state: Lock::default(),
         }
     }
 
-    /// Sets whether CUDA's own driver chooses the addresses.
-    pub(crate) fn with_native(self, is_native: bool) -> Self {
-        Self { is_native, ..self }
+    /// Returns whether its addresses are reserved in this process.
+    pub(crate) fn has_window(&self) -> bool {
+        self.window_bytes > 0
+    }
+
+    /// Returns whether this process must have nothing at the address, because the device may have
+    /// memory there.
+    pub(crate) fn may_have(&self, address: u64) -> bool {
+        !self.has_window() || address.wrapping_sub(self.first) < self.window_bytes
     }
 
     /// Returns whether the address is in one of the arenas and CUDA's own driver chose it.
@@ -293,7 +309,9 @@ impl AddressSpace {
             .arenas
             .last()
             .map_or(self.first, |last| address::next_arena(last.base + last.size));
-        state.arenas.push(Arena { base, size, memory });
+        let content = memory.shared_pointer().filter(|_| self.has_window());
+        let joined = content.is_some_and(|content| window::join(base, size, content));
+        state.arenas.push(Arena { base, size, memory, joined });
         state.free.add(base, size);
         state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
     }
@@ -361,6 +379,13 @@ impl AddressSpace {
         let state = self.state.lock();
         let (start, live) = state.live.range(..=address).next_back()?;
         (address - start < live.size).then_some((*start, *live))
+    }
+
+    /// Returns whether the program can be given access to the address as it is.
+    pub(crate) fn is_joined(&self, address: u64) -> bool {
+        let state = self.state.lock();
+        let mut arenas = state.arenas.iter();
+        arenas.any(|arena| arena.joined && address.wrapping_sub(arena.base) < arena.size)
     }
 
     /// Returns where the `size` bytes at `address` are. All of them must lie in one allocation.

@@ -4,7 +4,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::capability::{CAPABILITY, SHARED_BYTES, SHARED_BYTES_OPT_IN, WARP};
 use super::device::Device;
-use super::native;
+use super::{managed, native};
 use crate::edge::CuResult;
 
 /// Constant memory of a module, in bytes.
@@ -59,6 +59,14 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
         CU_DEVICE_ATTRIBUTE_TEXTURE_PITCH_ALIGNMENT => 32,
         CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => int(facts.compute_units),
         CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY => device.can_map_host_memory().into(),
+        // "All host memory allocated using cuMemAllocHost() and cuMemHostAlloc() will automatically
+        // be immediately accessible from all contexts on all devices which support unified
+        // addressing." Kernels and the host may use managed memory at the same time: both work on
+        // the same pages, through coherent caches.
+        CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
+        | CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY
+        | CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
+        | CU_DEVICE_ATTRIBUTE_DIRECT_MANAGED_MEM_ACCESS_FROM_HOST => managed::is_on(device).into(),
         CU_DEVICE_ATTRIBUTE_ECC_ENABLED => facts.corrects_errors.into(),
         CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID => int(facts.pci[0]),
         CU_DEVICE_ATTRIBUTE_PCI_BUS_ID => int(facts.pci[1]),
@@ -71,7 +79,6 @@ pub(crate) fn of_device(device: &Device, attribute: u32) -> CuResult<i32> {
         CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT
         | CU_DEVICE_ATTRIBUTE_GPU_OVERLAP
         | CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS
-        | CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING
         | CU_DEVICE_ATTRIBUTE_GLOBAL_L1_CACHE_SUPPORTED
         | CU_DEVICE_ATTRIBUTE_LOCAL_L1_CACHE_SUPPORTED
         | CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED

@@ -22,6 +22,8 @@ pub(crate) struct Arena {
     pub(crate) base: u64,
     pub(crate) size: u64,
     pub(crate) memory: Arc<Memory>,
+    /// Whether the program can see its bytes at their device addresses (`crate::edge::window`).
+    pub(crate) joined: bool,
 }
 
 /// A position in an arena.

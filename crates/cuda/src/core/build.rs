@@ -52,7 +52,7 @@ impl Program {
         kernels
             .iter()
             .filter(|kernel| kernel.uses_faults)
-            .for_each(|kernel| fault::remember_kernel(&kernel.name));
+            .for_each(|kernel| _ = fault::remember_kernel(&kernel.name));
         // The first build uses this translation.
         program.translation = Lock::new(Some((arenas, translation)));
         Ok(program)

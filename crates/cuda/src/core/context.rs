@@ -12,8 +12,8 @@ use penstock_process::{Lock, SharedLock};
 use super::address::DEVICES_MAX;
 use super::control::Control;
 use super::device::{Device, PerDevice};
-use super::platform;
 use super::stream::{Stream, StreamKind, StreamOwner};
+use super::{fault, platform};
 use crate::edge::{CuResult, check_process, has_handle, new_number, of_error, publish};
 
 pub(crate) struct Context {
@@ -205,8 +205,17 @@ impl Context {
 
     /// Records the failure of a command. Only the first one stays. Returns the permanent code.
     pub(crate) fn fail(&self, code: CUresult) -> CUresult {
+        // If its device is lost because of a kernel, the reason counts.
+        let fault = self.device.pool.fault().filter(|_| code == CUDA_ERROR_DEVICE_UNAVAILABLE);
+        let told = fault.and_then(penstock_wire::cuda::code).map(CUresult);
+        let (is_lost, code) = (code == CUDA_ERROR_DEVICE_UNAVAILABLE, told.unwrap_or(code));
         match self.failure.compare_exchange(0, code.0, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => code,
+            Ok(_) => {
+                if is_lost {
+                    fault::report_open(&self.open_kernels());
+                }
+                code
+            }
             Err(first) => CUresult(first),
         }
     }

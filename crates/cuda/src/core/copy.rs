@@ -77,7 +77,59 @@ impl WriteReturn {
 /// this size.
 const PIECE_BYTES: u64 = 8 << 20;
 
+/// How a copy treats memory that the program and kernels use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joint {
+    /// As memory of the program. No kernel before the copy uses it any more.
+    AsHost,
+    /// As memory of the device, which the worker copies in the order of the stream.
+    AsDevice,
+}
+
+impl CopySide {
+    fn address(self) -> u64 {
+        match self {
+            Self::Host(bytes) => bytes.address() as u64,
+            Self::Device(address) => address,
+        }
+    }
+
+    fn treated(self, joint: Joint, size: u64) -> CuResult<Self> {
+        let address = self.address();
+        if joint == Joint::AsDevice {
+            return Ok(Self::Device(address));
+        }
+        let fits = usize::try_from(address).ok().zip(usize::try_from(size).ok());
+        let (address, size) = fits.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: the bytes are in one range that the program may access.
+        unsafe { Bytes::new(std::ptr::with_exposed_provenance(address), size) }.map(Self::Host)
+    }
+}
+
 impl Context {
+    /// Returns how a copy treats these bytes; `None` if kernels or the program do not use them at
+    /// this address. Nobody but the streams knows when kernels have written such memory. So a
+    /// copy that returns when it has ended waits for its stream first, and a later copy takes its
+    /// turn there.
+    pub(super) fn joint(
+        &self,
+        stream: &Stream,
+        address: u64,
+        size: u64,
+        when: CopyMode,
+    ) -> CuResult<Option<Joint>> {
+        let Some(range) = host::joint(address, size) else { return Ok(None) };
+        let is_here = range.has_one_address && range.device == self.device.ordinal;
+        // Behind nothing, the client can copy at once.
+        let takes_turn = when == CopyMode::Unattended
+            || (when == CopyMode::Later && !self.has_no_predecessors(stream));
+        if takes_turn && is_here {
+            return Ok(Some(Joint::AsDevice));
+        }
+        self.finish_predecessors(stream)?;
+        Ok(Some(Joint::AsHost))
+    }
+
     pub(crate) fn copy(
         &self,
         stream: &Arc<Stream>,
@@ -90,6 +142,11 @@ impl Context {
         if size == 0 {
             return Ok(());
         }
+        let side = |side: CopySide| match self.joint(stream, side.address(), size, when)? {
+            Some(joint) => side.treated(joint, size),
+            None => Ok(side),
+        };
+        let (to, from) = (side(to)?, side(from)?);
         match (to, from) {
             (CopySide::Host(to), CopySide::Host(from)) if when == CopyMode::Unattended => {
                 callback::in_stream(self, stream, move |status| {

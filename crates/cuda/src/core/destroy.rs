@@ -18,7 +18,7 @@ pub(crate) fn context(context: &Context) -> CuResult {
     library::forget_of(context.number());
     forget_of(context.number());
     texture::forget_of(context.number());
-    host::forget_of(context.number());
+    host::free_of(context.number());
     context.leave_device();
     context.device.free_of(context.number());
     Ok(())

@@ -57,10 +57,11 @@ impl Device {
         let is_native = pool.is_cuda();
         let MemorySizes { total, largest_buffer } = MemorySizes::of(&pool);
         let share = if lazy { total / (neighbours.max(1) as u64) } else { total };
-        let memory = DeviceMemory { largest: largest_buffer, total: share, lazy, has_one_arena };
+        let memory =
+            DeviceMemory { largest: largest_buffer, total: share, lazy, has_one_arena, is_native };
         Self {
             facts: DeviceFacts::of(&pool),
-            space: AddressSpace::new(&context, ordinal, memory).with_native(is_native),
+            space: AddressSpace::new(&context, ordinal, memory),
             is_native,
             ordinal,
             pool,

@@ -1,7 +1,7 @@
 //! Faults of kernels: their numbers, their codes, and the messages about them.
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::{Lock, log, notice};
+use penstock_process::{Lock, log, notice, variable};
 use penstock_ptx::translate::name_number;
 use rustc_hash::FxHashMap;
 
@@ -25,20 +25,35 @@ const STUCK: u64 = 5;
 static NAMES: Lock<FxHashMap<u64, String>> =
     Lock::new(FxHashMap::with_hasher(rustc_hash::FxBuildHasher));
 
-/// Stores the name of a kernel for later reports of its faults.
-pub(crate) fn remember_kernel(name: &str) {
-    let mut names = NAMES.lock();
-    names.entry(name_number(name)).or_insert_with(|| name.to_owned());
+/// Stores the name of a kernel for later reports. Returns the number that identifies it.
+pub(crate) fn remember_kernel(name: &str) -> u64 {
+    let number = name_number(name);
+    NAMES.lock().entry(number).or_insert_with(|| name.to_owned());
+    number
 }
 
 /// Returns the name of a kernel in PTX, if it is known.
-fn name_of(number: u64) -> String {
+pub(super) fn name_of(number: u64) -> String {
     let names = NAMES.lock();
     names.get(&number).cloned().unwrap_or_else(|| String::from("(unknown)"))
 }
 
+/// Says which kernels had not ended when the node of their device was lost. One of them may have
+/// ended its worker, for example by an address of the host.
+pub(crate) fn report_open(names: &[String]) {
+    if names.is_empty() {
+        return;
+    }
+    notice::print(format_args!(
+        "kernel {} had not ended there; if it used an address that is not its device's, {}=1 finds \
+         it",
+        names.join(", "),
+        variable::CHECK.name
+    ));
+}
+
 /// Reports a fault. Failed assertions are always printed, as C's are; `text` is then the assertion.
-/// Stuck threads are always printed, too.
+/// Stuck threads are always printed, too, and so are wrong addresses that check mode finds.
 pub(crate) fn report(kind: u64, address: u64, line: u32, text: &[u8]) {
     let what = match kind {
         1 => "used an address that is not allocated",
@@ -59,5 +74,7 @@ pub(crate) fn report(kind: u64, address: u64, line: u32, text: &[u8]) {
         }
         _ => "failed in an unknown way",
     };
-    log!(Error, "a kernel {what}: address {address:#x}, line {line} of its PTX");
+    let text = format_args!("a kernel {what}: address {address:#x}, line {line} of its PTX");
+    // A trap is the program's own. Addresses are only looked at because a person asked for it.
+    if kind == 3 { log!(Error, "{text}") } else { notice::print(text) }
 }

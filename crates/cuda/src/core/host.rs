@@ -2,37 +2,59 @@
 //! Kernels can use it only if it is a block of their device's memory ([`super::mapped`]).
 
 use std::collections::BTreeMap;
-use std::sync::MutexGuard;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard};
 
 use penstock_cuda_sys::driver::*;
 use penstock_process::Lock;
 
 use super::context::Context;
+use super::device::Device;
+use super::managed::Advice;
 use super::mapped::MappedBlock;
-use crate::edge::{CuResult, Pages};
+use super::platform;
+use crate::edge::{CuResult, Object as _, Pages};
 
 struct Range {
     size: usize,
     flags: u32,
-    /// `None` if the memory belongs to the program.
-    allocated: Option<Allocated>,
+    memory: RangeMemory,
 }
 
-/// Memory that belongs to us.
-enum Allocated {
+/// What a range consists of.
+enum RangeMemory {
+    /// Memory of the program.
+    Own,
     /// Is unmapped when it is dropped.
     Pages(#[expect(dead_code, reason = "only held")] Pages),
     Mapped(MappedBlock),
+    Managed(MappedBlock, Advice),
+    /// A managed variable of a module, which has the memory.
+    Variable(Arc<Device>, Advice),
 }
 
 impl Range {
-    fn mapped(&self) -> Option<&MappedBlock> {
-        match &self.allocated {
-            Some(Allocated::Mapped(block)) => Some(block),
+    /// Returns the device whose kernels see the range, and the address at which they see its start.
+    fn mapped(&self, start: usize) -> Option<(&Arc<Device>, u64)> {
+        match &self.memory {
+            RangeMemory::Own | RangeMemory::Pages(_) => None,
+            RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) => {
+                Some((block.device(), block.device_address(0)))
+            }
+            RangeMemory::Variable(device, _) => Some((device, start as u64)),
+        }
+    }
+
+    fn advice(&mut self) -> Option<&mut Advice> {
+        match &mut self.memory {
+            RangeMemory::Managed(_, advice) | RangeMemory::Variable(_, advice) => Some(advice),
             _ => None,
         }
     }
 }
+
+/// Whether there ever was a range that kernels use. If not, copies need not look for one.
+static ANY_JOINT: AtomicBool = AtomicBool::new(false);
 
 static RANGES: Lock<BTreeMap<usize, Range>> = Lock::new(BTreeMap::new());
 
@@ -40,49 +62,115 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
     RANGES.lock()
 }
 
-/// Implements `cuMemHostAlloc`: allocates and registers memory. This is plain pages, except if the
-/// program asks for memory that kernels see and the device has such memory.
+/// Implements `cuMemHostAlloc`: allocates and registers memory. "The pointer value through which
+/// allocated host memory may be accessed in kernels on all devices that support unified addressing
+/// is the same as the pointer value through which that memory is accessed on the host", whatever
+/// the flags. So it is memory of the unified device, if there is one. Otherwise it is plain pages,
+/// except if the program asks for memory that kernels see and the device has such memory.
 pub(crate) fn allocate(context: &Context, size: usize, flags: u32) -> CuResult<usize> {
     const KNOWN: u32 =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
     if size == 0 || flags & !KNOWN != 0 {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    if flags & CU_MEMHOSTALLOC_DEVICEMAP != 0 && context.device.can_map_host_memory() {
-        let block = MappedBlock::new(context, size)?;
-        return Ok(enter(block.address(), size, flags, Allocated::Mapped(block)));
-    }
-    allocate_pages(size, flags)
+    let own = &context.device;
+    let is_for_own = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0 && own.can_map_host_memory();
+    let device = if is_for_own { Some(own) } else { platform::unified() };
+    let Some(device) = device else { return allocate_pages(size, flags) };
+    let block = match MappedBlock::new(device, context.number(), size) {
+        // The node of the unified device may be lost, which does not concern this device.
+        Err(_) if device.ordinal != own.ordinal => return allocate_pages(size, flags),
+        made => made?,
+    };
+    Ok(enter(block.address(), size, flags, RangeMemory::Mapped(block)))
 }
 
 fn allocate_pages(size: usize, flags: u32) -> CuResult<usize> {
     let pages = Pages::new(size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    Ok(enter(pages.address(), size, flags, Allocated::Pages(pages)))
+    Ok(enter(pages.address(), size, flags, RangeMemory::Pages(pages)))
 }
 
-fn enter(address: usize, size: usize, flags: u32, allocated: Allocated) -> usize {
-    ranges().insert(address, Range { size, flags, allocated: Some(allocated) });
+/// Allocates managed memory. The caller has asked whether the context's device is the unified one.
+pub(crate) fn allocate_managed(context: &Context, size: usize) -> CuResult<u64> {
+    let block = MappedBlock::new(&context.device, context.number(), size)?;
+    if !block.has_one_address() {
+        block.free()?;
+        return Err(CUDA_ERROR_OUT_OF_MEMORY);
+    }
+    let advice = Advice::default();
+    Ok(enter(block.address(), size, 0, RangeMemory::Managed(block, advice)) as u64)
+}
+
+/// Enters a managed variable of a module.
+pub(crate) fn enter_variable(device: &Arc<Device>, address: u64, size: u64) -> CuResult {
+    let fits = usize::try_from(address).ok().zip(usize::try_from(size).ok());
+    let (address, size) = fits.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    enter(address, size, 0, RangeMemory::Variable(device.clone(), Advice::default()));
+    Ok(())
+}
+
+/// Forgets the managed variables within these bytes, because their module is gone. Returns whether
+/// there were any.
+pub(crate) fn forget_variables(start: u64, size: u64) -> bool {
+    let is_within = |address: usize| (address as u64).wrapping_sub(start) < size;
+    let mut ranges = ranges();
+    let gone = ranges.extract_if(.., |address, range| {
+        is_within(*address) && matches!(range.memory, RangeMemory::Variable(..))
+    });
+    gone.count() > 0
+}
+
+fn enter(address: usize, size: usize, flags: u32, memory: RangeMemory) -> usize {
+    let range = Range { size, flags, memory };
+    if range.mapped(address).is_some() {
+        ANY_JOINT.store(true, Ordering::Relaxed);
+    }
+    ranges().insert(address, range);
     address
 }
 
 /// Implements `cuMemFreeHost`. Mapped memory is used again when no command can use it any more.
 pub(crate) fn free(address: usize) -> CuResult {
-    let mut ranges = ranges();
-    if ranges.get(&address).is_none_or(|range| range.allocated.is_none()) {
-        return Err(CUDA_ERROR_INVALID_VALUE);
-    }
-    let removed = ranges.remove(&address);
-    // What follows may wait for the device.
-    drop(ranges);
-    match removed.and_then(|range| range.allocated) {
-        Some(Allocated::Mapped(block)) => block.free(),
-        Some(Allocated::Pages(_)) | None => Ok(()),
+    let is_freed =
+        |range: &Range| matches!(range.memory, RangeMemory::Pages(_) | RangeMemory::Mapped(_));
+    match take(address, is_freed).ok_or(CUDA_ERROR_INVALID_VALUE)?.memory {
+        RangeMemory::Mapped(block) => block.free(),
+        _ => Ok(()),
     }
 }
 
-/// Forgets the mapped memory of a destroyed context. Its blocks are freed with the context.
-pub(crate) fn forget_of(owner: u64) {
-    ranges().retain(|_, range| range.mapped().is_none_or(|block| !block.is_of(owner)));
+/// Implements `cuMemFree` for managed memory. `None` if it does not begin at this address.
+pub(crate) fn free_managed(address: u64) -> Option<CuResult> {
+    let is_managed = |range: &Range| matches!(range.memory, RangeMemory::Managed(..));
+    match take(usize::try_from(address).ok()?, is_managed)?.memory {
+        RangeMemory::Managed(block, _) => Some(block.free()),
+        _ => None,
+    }
+}
+
+/// Removes the range that begins at an address, if it is of the wanted kind. What the caller does
+/// with it may wait for the device, and happens without the lock.
+fn take(address: usize, is_wanted: impl Fn(&Range) -> bool) -> Option<Range> {
+    let mut ranges = ranges();
+    if !is_wanted(ranges.get(&address)?) {
+        return None;
+    }
+    ranges.remove(&address)
+}
+
+/// Frees the mapped memory of a destroyed context.
+pub(crate) fn free_of(owner: u64) {
+    let is_of = |range: &Range| match &range.memory {
+        RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) => block.is_of(owner),
+        _ => false,
+    };
+    let gone: Vec<_> = ranges().extract_if(.., |_, range| is_of(range)).collect();
+    for (_, range) in gone {
+        if let RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) = range.memory {
+            // The memory of a lost node is gone already.
+            _ = block.free();
+        }
+    }
 }
 
 /// Implements `cuMemHostGetDevicePointer`: returns the address at which kernels see the byte.
@@ -93,17 +181,62 @@ pub(crate) fn forget_of(owner: u64) {
 pub(crate) fn device_address(context: &Context, address: usize) -> CuResult<u64> {
     let ranges = ranges();
     let (start, range) = containing(&ranges, address).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let block = range.mapped().filter(|block| block.is_on(&context.device));
-    Ok(block.ok_or(CUDA_ERROR_NOT_SUPPORTED)?.device_address(address - start))
+    let mapped = range.mapped(start);
+    let mapped = mapped.filter(|(device, _)| device.ordinal == context.device.ordinal);
+    let (_, seen) = mapped.ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+    Ok(seen + (address - start) as u64)
 }
 
 /// Returns the host address of mapped memory at a device address.
 pub(crate) fn host_address(address: u64) -> Option<usize> {
     ranges().iter().find_map(|(start, range)| {
-        let offset = address.checked_sub(range.mapped()?.device_address(0))?;
+        let offset = address.checked_sub(range.mapped(*start)?.1)?;
         let offset = usize::try_from(offset).ok()?;
         (offset < range.size).then_some(start + offset)
     })
+}
+
+/// Memory that the program and kernels of a device use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JointRange {
+    /// Ordinal of the device.
+    pub(crate) device: usize,
+    /// Whether both use the same address.
+    pub(crate) has_one_address: bool,
+}
+
+/// Describes these bytes, which the program sees at this address, if kernels use all of them, too.
+pub(crate) fn joint(address: u64, size: u64) -> Option<JointRange> {
+    if !ANY_JOINT.load(Ordering::Relaxed) {
+        return None;
+    }
+    let ranges = ranges();
+    let address = usize::try_from(address).ok()?;
+    let (start, range) = containing(&ranges, address)?;
+    let (device, seen) = range.mapped(start)?;
+    let fits = ((address - start) as u64).checked_add(size)? <= range.size as u64;
+    let has_one_address = seen == start as u64;
+    fits.then_some(JointRange { device: device.ordinal, has_one_address })
+}
+
+/// Calls `look` with the advice for these bytes of managed memory, and the offset of the first.
+///
+/// # Errors
+/// `CUDA_ERROR_INVALID_VALUE` if they are not all in one managed allocation.
+pub(crate) fn with_advice<T>(
+    address: u64,
+    size: usize,
+    look: impl FnOnce(&mut Advice, usize) -> T,
+) -> CuResult<T> {
+    let address = usize::try_from(address).map_err(|_| CUDA_ERROR_INVALID_VALUE)?;
+    let mut ranges = ranges();
+    let found = ranges.range_mut(..=address).next_back();
+    let (start, range) = found.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let offset = address - start;
+    if offset.checked_add(size).is_none_or(|end| end > range.size) {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    range.advice().map(|advice| look(advice, offset)).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
 pub(crate) fn register(address: usize, size: usize, flags: u32) -> CuResult {
@@ -116,17 +249,13 @@ pub(crate) fn register(address: usize, size: usize, flags: u32) -> CuResult {
     if before.is_some_and(|(start, range)| start + range.size > address) {
         return Err(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
     }
-    ranges.insert(address, Range { size, flags, allocated: None });
+    ranges.insert(address, Range { size, flags, memory: RangeMemory::Own });
     Ok(())
 }
 
 pub(crate) fn unregister(address: usize) -> CuResult {
-    let mut ranges = ranges();
-    if ranges.get(&address).is_none_or(|range| range.allocated.is_some()) {
-        return Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
-    }
-    ranges.remove(&address);
-    Ok(())
+    let is_own = |range: &Range| matches!(range.memory, RangeMemory::Own);
+    take(address, is_own).map(drop).ok_or(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED)
 }
 
 /// A range of registered memory.
@@ -137,6 +266,8 @@ pub(crate) struct RegisteredRange {
     pub(crate) flags: u32,
     /// Device address of `start`, if kernels of a device see the range.
     pub(crate) mapped: Option<u64>,
+    /// Whether it is managed memory.
+    pub(crate) is_managed: bool,
 }
 
 /// Returns the range that contains an address, and its start.
@@ -149,8 +280,9 @@ fn containing(ranges: &BTreeMap<usize, Range>, address: usize) -> Option<(usize,
 pub(crate) fn find(address: usize) -> Option<RegisteredRange> {
     let ranges = ranges();
     let (start, range) = containing(&ranges, address)?;
-    let mapped = range.mapped().map(|block| block.device_address(0));
-    Some(RegisteredRange { start, size: range.size, flags: range.flags, mapped })
+    let mapped = range.mapped(start).map(|(_, seen)| seen);
+    let is_managed = matches!(range.memory, RangeMemory::Managed(..) | RangeMemory::Variable(..));
+    Some(RegisteredRange { start, size: range.size, flags: range.flags, mapped, is_managed })
 }
 
 /// Returns whether all of these bytes are registered.
@@ -175,7 +307,8 @@ mod tests {
         unregister(address).unwrap();
         assert_eq!(unregister(address), Err(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED));
         let pinned = allocate_pages(100, 0).unwrap();
-        let found = RegisteredRange { start: pinned, size: 100, flags: 0, mapped: None };
+        let found =
+            RegisteredRange { start: pinned, size: 100, flags: 0, mapped: None, is_managed: false };
         assert_eq!(find(pinned + 99), Some(found));
         assert_eq!(find(pinned + 100), None);
         free(pinned).unwrap();

@@ -1,5 +1,6 @@
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use penstock_client::{ArgValue, Error, Event, Queue, Want};
 use penstock_cuda_sys::driver::*;
@@ -94,6 +95,7 @@ impl Function {
         unsafe { self.gather(params, &mut bound.params) }?;
         set_arguments(bound, shape.dynamic);
         let space = shape.space();
+        stream.last_kernel.store(self.name_number, Ordering::Relaxed);
         context
             .issue(stream, |queue, waits| queue.launch(&bound.kernel, space, waits, Want::Nothing))
             .map(drop)

@@ -147,6 +147,11 @@ impl Library {
         self.parsed.entries().iter().find(|entry| entry.name == name)
     }
 
+    /// Returns whether it has a managed variable of this name.
+    pub(crate) fn has_managed(&self, name: &str) -> bool {
+        self.parsed.globals().iter().any(|global| global.is_managed && global.name == name)
+    }
+
     /// Returns the names of its kernels.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.parsed.entries().iter().map(|entry| entry.name.as_str())

@@ -5,7 +5,7 @@ use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
 use super::arena::LEAVING_BYTES_MAX;
 use super::context::Context;
 use super::graph::{capture, memory};
-use super::{platform, stream_list};
+use super::{host, platform, stream_list};
 use crate::edge::{CuResult, Object as _};
 
 /// Allocates memory of the context's device.
@@ -17,6 +17,9 @@ pub(crate) fn allocate(context: &Context, size: u64) -> CuResult<u64> {
 /// them only if much memory is freed and still in use.
 pub(crate) fn free(context: &Context, address: u64) -> CuResult {
     if let Some(freed) = memory::free(address) {
+        return freed;
+    }
+    if let Some(freed) = host::free_managed(address) {
         return freed;
     }
     let device = platform::device_of(address).ok_or(CUDA_ERROR_INVALID_VALUE)?;

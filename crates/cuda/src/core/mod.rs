@@ -30,6 +30,7 @@ pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod library_call;
 pub(crate) mod link;
+pub(crate) mod managed;
 pub(crate) mod mapped;
 pub(crate) mod memory;
 pub(crate) mod memset;

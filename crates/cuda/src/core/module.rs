@@ -18,10 +18,10 @@ use super::block::Block;
 use super::capability::{CAPABILITY_NUMBER, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
-use super::native;
 use super::program::{BuiltProgram, Program, Refusal, ptx_of};
 use super::setup::LaunchSetup;
-use super::{build, stream_list};
+use super::{build, fault, stream_list};
+use super::{managed, native};
 use crate::edge::{CuResult, Object, forget, has_handle, new_number, of_error, publish};
 
 pub(crate) struct Module {
@@ -51,6 +51,8 @@ pub(crate) struct Function {
     /// Index of its entry in the module.
     index: usize,
     pub(crate) c_name: CString,
+    /// Identifies its name in reports.
+    pub(super) name_number: u64,
     /// Value of `CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`, in bytes.
     dynamic_max: AtomicU32,
     /// Its kernel, with the arguments of the last launch.
@@ -118,7 +120,19 @@ impl Module {
         if program.prints || program.stops {
             context.watch_kernels(program.prints)?;
         }
+        let managed = program.module.globals().iter().find(|global| global.is_managed);
+        if let Some(global) = managed
+            && let Some(text) =
+                managed::refusal(&format!("the __managed__ variable {}", global.name), device)
+        {
+            return Err(Refusal::new(CUDA_ERROR_NOT_SUPPORTED, text));
+        }
         let data = load_data(context, &program)?;
+        if let Some(block) = data {
+            for global in program.module.globals().iter().filter(|global| global.is_managed) {
+                managed::show_variable(device, block.address + global.offset, global.size)?;
+            }
+        }
         Ok(Self::of_program(context, program, data))
     }
 
@@ -148,6 +162,7 @@ impl Module {
             _ = forget(&**function);
         }
         self.loaded.variables.forget(&self.loaded.device.space);
+        managed::hide_variables(self.loaded.data, self.loaded.program.module.data().size);
         let device = &self.loaded.device;
         self.loaded
             .block
@@ -171,6 +186,7 @@ impl Module {
             loaded: self.loaded.clone(),
             index,
             c_name: CString::new(name).unwrap_or_default(),
+            name_number: fault::remember_kernel(name),
             dynamic_max: AtomicU32::new(limits.0.min(SHARED_BYTES).saturating_sub(used)),
             bound: Lock::default(),
             bound_with_heap: Lock::default(),

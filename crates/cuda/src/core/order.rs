@@ -165,6 +165,17 @@ impl Context {
         stream.marker_event(false).map_err(|error| self.failed(&error))
     }
 
+    /// Returns whether all commands that the next command of a stream would wait for are known to
+    /// have ended.
+    pub(super) fn has_no_predecessors(&self, stream: &Stream) -> bool {
+        let others_ended = || match stream.kind {
+            StreamKind::NonBlocking => true,
+            StreamKind::Blocking => self.legacy.clock.is_idle(),
+            StreamKind::Legacy => self.blocking.read().iter().all(|other| other.clock.is_idle()),
+        };
+        stream.clock.is_idle() && others_ended()
+    }
+
     /// Waits for the commands of other streams that a command in this stream would wait for. Holds
     /// no lock, because other threads may have to send before those commands can end.
     pub(super) fn await_other_streams(&self, stream: &Stream) -> CuResult {

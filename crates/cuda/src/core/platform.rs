@@ -44,11 +44,22 @@ pub(crate) fn device(ordinal: CUdevice) -> CuResult<&'static Arc<Device>> {
     index.and_then(|index| devices.get(index)).ok_or(CUDA_ERROR_INVALID_DEVICE)
 }
 
+/// Returns the device whose memory can have the same addresses for the program and for kernels. It
+/// is the first that works on memory which this process has mapped; a second one would not see the
+/// memory of the first.
+pub(crate) fn unified() -> Option<&'static Arc<Device>> {
+    let mut devices = devices().ok()?.iter();
+    devices.find(|device| device.can_map_host_memory() && device.space.has_window())
+}
+
 /// Returns the device that an address belongs to.
 pub(crate) fn device_of(address: u64) -> Option<&'static Arc<Device>> {
     let devices = devices().ok()?;
     let native = devices.iter().find(|device| device.space.has_native(address));
-    native.or_else(|| devices.get(address::device_of(address)?).filter(|device| !device.is_native))
+    native.or_else(|| {
+        let device = devices.get(address::device_of(address)?);
+        device.filter(|device| !device.is_native && device.space.may_have(address))
+    })
 }
 
 fn open() -> CuResult<Platform> {

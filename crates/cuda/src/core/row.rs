@@ -7,7 +7,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::block::MemoryOffset;
 use super::context::Context;
-use super::copy::{CopyMode, CopySide, WriteReturn};
+use super::copy::{CopyMode, CopySide, Joint, WriteReturn};
 use super::stream::Stream;
 use super::{callback, host};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
@@ -35,6 +35,15 @@ pub(crate) struct RectSize {
     pub(crate) width: u64,
     /// Number of rows.
     pub(crate) height: u64,
+}
+
+impl RowSide {
+    fn address(self) -> u64 {
+        match self {
+            Self::Host(address) => address as u64,
+            Self::Device(address) => address,
+        }
+    }
 }
 
 impl Rows {
@@ -94,6 +103,18 @@ impl Context {
             };
             return self.copy(stream, side(&to)?, side(&from)?, bytes, when);
         }
+        let side = |rows: &Rows| {
+            let address = rows.side.address();
+            Ok(match self.joint(stream, address, rows.reach(size)?, when)? {
+                Some(Joint::AsHost) => {
+                    let address = usize::try_from(address);
+                    RowSide::Host(address.map_err(|_| CUDA_ERROR_INVALID_VALUE)?)
+                }
+                Some(Joint::AsDevice) => RowSide::Device(address),
+                None => rows.side,
+            })
+        };
+        let (to, from) = (Rows { side: side(&to)?, ..to }, Rows { side: side(&from)?, ..from });
         let copy = PitchedCopy { to, from, size };
         match (to.side, from.side) {
             (RowSide::Device(to), RowSide::Host(from)) => {

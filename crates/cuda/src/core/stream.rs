@@ -1,6 +1,7 @@
 //! Streams, each an in-order queue of the pool.
 
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 
 use penstock_client::{Error, Event, Queue, Want};
@@ -48,6 +49,9 @@ pub(crate) struct Stream {
     /// A marker for callers that ask whether all commands have ended.
     probe: Lock<Option<Probe>>,
     pub(crate) unawaited_reads: UnawaitedReads,
+    /// Number of the name of the last kernel that was launched here ([`super::fault`]); 0 if there
+    /// was none.
+    pub(super) last_kernel: AtomicU64,
 }
 
 /// A marker behind the first `serial` commands.
@@ -80,6 +84,7 @@ impl Stream {
             farewell: OnceLock::new(),
             probe: Lock::default(),
             unawaited_reads: UnawaitedReads::default(),
+            last_kernel: AtomicU64::new(0),
         })
     }
 

@@ -9,6 +9,7 @@ use penstock_process::SharedLock;
 
 use super::context::Context;
 use super::device::Device;
+use super::fault;
 use super::stream::{Stream, StreamKind};
 use crate::edge::{CuResult, publish, require};
 
@@ -70,6 +71,20 @@ impl Context {
             streams.extend(list.read().iter().cloned());
         }
         streams
+    }
+
+    /// Returns the names of the last kernels of all streams whose commands are not known to have
+    /// ended. The caller may hold the locks of the lists.
+    pub(super) fn open_kernels(&self) -> Vec<String> {
+        let mut streams = vec![self.legacy.clone()];
+        for list in [&self.blocking, &self.non_blocking] {
+            streams.extend(list.try_read().iter().flat_map(|list| list.iter().cloned()));
+        }
+        let open = streams.iter().filter(|stream| !stream.clock.is_idle());
+        let numbers = open.map(|stream| stream.last_kernel.load(Ordering::Relaxed));
+        let mut names: Vec<_> = numbers.filter(|number| *number != 0).map(fault::name_of).collect();
+        names.dedup();
+        names
     }
 
     /// Returns the number of streams, including destroyed ones whose commands are not known to have

@@ -8,6 +8,7 @@ mod image;
 mod memory;
 mod pages;
 mod process;
+pub(crate) mod window;
 
 pub(crate) use entry::{DefaultStream, cu_entry, cu_stream_entry, guard};
 pub(crate) use error::{CuResult, of_error, of_status, require};

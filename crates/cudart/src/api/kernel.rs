@@ -82,4 +82,19 @@ entry! {
         store(bytes, size);
         Ok(())
     }
+    /// Returns address and size of a managed variable of a library.
+    fn cudaLibraryGetManaged(
+        address: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char,
+    ) {
+        let current = current()?;
+        if name.is_null() {
+            return Err(RtError::INVALID_VALUE);
+        }
+        let (mut at, mut size) = (0, 0);
+        current.driver.cuLibraryGetManaged(&raw mut at, &raw mut size, library, name)?;
+        let at = usize::try_from(at).map_err(|_| RtError::INVALID_VALUE)?;
+        store(address, std::ptr::without_provenance_mut(at));
+        store(bytes, size);
+        Ok(())
+    }
 }

@@ -5,7 +5,7 @@ use penstock_cuda_sys::runtime::{Extent, PitchedPtr};
 use penstock_cuda_sys::runtime_codes as code;
 
 use crate::core::context::{Current, current};
-use crate::core::copy::device_pointer;
+use crate::core::copy::{Side, device_pointer, is_managed, side_of};
 use crate::edge::{RtError, RtResult, by_default, on_stream};
 
 /// Returns the lowest byte, which is the "constant byte value" of the functions below.
@@ -32,11 +32,30 @@ unsafe fn fill(
     // SAFETY: the driver checks the address.
     unsafe {
         if queued || !stream.is_null() {
-            current.driver.cuMemsetD8Async(to, byte(value), bytes, stream)
+            current.driver.cuMemsetD8Async(to, byte(value), bytes, stream)?;
+            finish(current, memory, stream, queued)
         } else {
             current.driver.cuMemsetD8_v2(to, byte(value), bytes)
         }
     }
+}
+
+/// Waits for a fill that is not queued, if the host may use the memory at once.
+///
+/// # Safety
+/// The stream belongs to the driver.
+unsafe fn finish(
+    current: Current,
+    memory: *const c_void,
+    stream: CUstream,
+    queued: bool,
+) -> RtResult {
+    let is_seen = || is_managed(current, memory) || side_of(current, memory) == Side::Host;
+    if queued || !is_seen() {
+        return Ok(());
+    }
+    // SAFETY: the caller upholds the contract of this function.
+    unsafe { current.driver.cuStreamSynchronize(stream) }
 }
 
 /// Rows of memory. `width` and `pitch` are in bytes.
@@ -69,7 +88,8 @@ impl Field {
         // SAFETY: the driver checks the addresses.
         unsafe {
             if queued || !stream.is_null() {
-                current.driver.cuMemsetD2D8Async(to, pitch, byte(value), width, height, stream)
+                current.driver.cuMemsetD2D8Async(to, pitch, byte(value), width, height, stream)?;
+                finish(current, memory, stream, queued)
             } else {
                 current.driver.cuMemsetD2D8_v2(to, pitch, byte(value), width, height)
             }

@@ -14,6 +14,7 @@ pub mod graph;
 pub mod graph_node;
 pub mod kernel;
 pub mod launch;
+pub mod managed;
 pub mod memory;
 pub mod memset;
 mod pass_on;

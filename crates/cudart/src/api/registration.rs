@@ -7,8 +7,9 @@ use std::sync::atomic::AtomicBool;
 use penstock_cuda_sys::runtime::FatbinWrapper;
 use penstock_cuda_sys::runtime_codes as code;
 
+use crate::core::context::current;
 use crate::core::image::Image;
-use crate::core::registry;
+use crate::core::registry::{self, ManagedPlace};
 use crate::edge::unserved::{line, say_once};
 use crate::edge::{entry, returning};
 
@@ -108,16 +109,16 @@ pub unsafe extern "C" fn __cudaRegisterVar(
     returning((), || {
         if let Some(binary) = registry::binary(handle.cast()) {
             // SAFETY: the caller upholds the contract of this function.
-            registry::add_variable(binary, host.cast(), unsafe { name(device_name) });
+            registry::add_variable(binary, host.cast(), unsafe { name(device_name) }, None);
         }
     });
 }
 
-/// Registers a managed variable. Kernels can use it, but the host has no memory for it. The first
-/// call says so on standard error.
+/// Registers a managed variable. `host` is the program's pointer to it.
 ///
 /// # Safety
-/// `handle` comes from [`__cudaRegisterFatBinary`], and `device_name` is null or a C string.
+/// `handle` comes from [`__cudaRegisterFatBinary`], and `device_name` is null or a C string. `host`
+/// stays valid until the binary is unregistered.
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, clippy::too_many_arguments, reason = "C's name and shape")]
 pub unsafe extern "C" fn __cudaRegisterManagedVar(
@@ -126,28 +127,38 @@ pub unsafe extern "C" fn __cudaRegisterManagedVar(
     _device: *mut c_char,
     device_name: *const c_char,
     _external: c_int,
-    _bytes: usize,
+    bytes: usize,
     _constant: c_int,
     _global: c_int,
 ) {
-    static SAID: AtomicBool = AtomicBool::new(false);
     returning((), || {
-        say_once(&SAID, "__managed__ (memory that host and device share)");
         if let Some(binary) = registry::binary(handle.cast()) {
+            let place = ManagedPlace { pointer: host.expose_provenance(), bytes };
             // SAFETY: the caller upholds the contract of this function.
-            registry::add_variable(binary, host.cast(), unsafe { name(device_name) });
+            let name = unsafe { name(device_name) };
+            registry::add_variable(binary, host.cast(), name, Some(place));
         }
     });
 }
 
-/// Prepares the managed variables of a binary. Does nothing, and returns 1 for success.
+/// Prepares the managed variables of a binary. The code that the compiler makes calls it before the
+/// host uses such a variable, until it returns something other than 0.
 ///
 /// # Safety
-/// Safe with any argument.
+/// `handle` comes from [`__cudaRegisterFatBinary`].
 #[unsafe(no_mangle)]
 #[allow(non_snake_case, reason = "C's name")]
-pub unsafe extern "C" fn __cudaInitModule(_handle: *mut *mut c_void) -> c_char {
-    1
+pub unsafe extern "C" fn __cudaInitModule(handle: *mut *mut c_void) -> c_char {
+    returning(0, || {
+        let Some(binary) = registry::binary(handle.cast()) else { return 0 };
+        match binary.show_managed(current()) {
+            Ok(()) => 1,
+            Err(error) => {
+                error.keep();
+                0
+            }
+        }
+    })
 }
 
 /// Defines functions of compiled programs that are not served. Each reports its first call.

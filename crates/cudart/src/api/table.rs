@@ -129,6 +129,7 @@ functions! {
     }
     served kernel {
         cudaLibraryEnumerateKernels, cudaLibraryGetGlobal, cudaLibraryGetKernel,
+        cudaLibraryGetManaged,
         cudaLibraryGetKernelCount, cudaLibraryLoadData, cudaLibraryLoadFromFile, cudaLibraryUnload,
     }
     served launch {
@@ -136,6 +137,11 @@ functions! {
         __cudaPushCallConfiguration, cudaLaunchCooperativeKernel, cudaLaunchCooperativeKernel_ptsz,
         cudaLaunchHostFunc, cudaLaunchHostFunc_ptsz, cudaLaunchKernel, cudaLaunchKernelExC,
         cudaLaunchKernelExC_ptsz, cudaLaunchKernel_ptsz,
+    }
+    served managed {
+        cudaMemAdvise, cudaMemAdvise_v2, cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz,
+        cudaMemPrefetchAsync_v2, cudaMemPrefetchAsync_v2_ptsz, cudaMemRangeGetAttribute,
+        cudaMemRangeGetAttributes, cudaStreamAttachMemAsync, cudaStreamAttachMemAsync_ptsz,
     }
     served memory {
         cudaFree, cudaFreeAsync, cudaFreeAsync_ptsz, cudaFreeHost, cudaHostAlloc,
@@ -255,13 +261,10 @@ functions! {
         cudaMemPoolExportPointer, cudaMemPoolExportToShareableHandle,
         cudaMemPoolImportFromShareableHandle,
         cudaMemPoolImportPointer, }
-    unserved "memory that host and device share" {
-        cudaLibraryGetManaged, cudaMemAdvise, cudaMemAdvise_v2, cudaMemDiscardAndPrefetchBatchAsync,
-        cudaMemDiscardAndPrefetchBatchAsync_ptsz, cudaMemDiscardBatchAsync, cudaMemDiscardBatchAsync_ptsz,
-        cudaMemPrefetchAsync, cudaMemPrefetchAsync_ptsz, cudaMemPrefetchAsync_v2,
-        cudaMemPrefetchAsync_v2_ptsz, cudaMemPrefetchBatchAsync, cudaMemPrefetchBatchAsync_ptsz,
-        cudaMemRangeGetAttribute, cudaMemRangeGetAttributes, cudaStreamAttachMemAsync,
-        cudaStreamAttachMemAsync_ptsz,
+    unserved "batches for managed memory" {
+        cudaMemDiscardAndPrefetchBatchAsync, cudaMemDiscardAndPrefetchBatchAsync_ptsz,
+        cudaMemDiscardBatchAsync, cudaMemDiscardBatchAsync_ptsz, cudaMemPrefetchBatchAsync,
+        cudaMemPrefetchBatchAsync_ptsz,
     }
     unserved "mipmapped, sparse and planar arrays" {
         cudaArrayGetMemoryRequirements, cudaArrayGetPlane, cudaArrayGetSparseProperties,

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
-    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST,
+    CU_MEMORYTYPE_ARRAY, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CU_POINTER_ATTRIBUTE_IS_MANAGED,
     CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUDA_MEMCPY2D, CUDA_MEMCPY3D, CUarray, CUdeviceptr, CUstream,
 };
 use penstock_cuda_sys::runtime::{Memcpy3DParms, PitchedPtr, Pos, copy_kind};
@@ -41,6 +41,21 @@ pub(crate) fn side_of(current: Current, pointer: *const c_void) -> Side {
     if known.is_ok() && kind == CU_MEMORYTYPE_DEVICE { Side::Device } else { Side::Host }
 }
 
+/// Returns whether the host may use the memory of a device at an address.
+pub(crate) fn is_managed(current: Current, pointer: *const c_void) -> bool {
+    // Some drivers write only one byte of the answer. The other bytes stay zero.
+    let mut managed: c_uint = 0;
+    // SAFETY: the pointer is valid for a write of this attribute's answer, at most a `c_uint`.
+    let known = unsafe {
+        current.driver.cuPointerGetAttribute(
+            (&raw mut managed).cast(),
+            CU_POINTER_ATTRIBUTE_IS_MANAGED,
+            device_pointer(pointer),
+        )
+    };
+    known.is_ok() && managed != 0
+}
+
 /// Converts the address of device memory to the driver's type.
 pub(crate) fn device_pointer(pointer: *const c_void) -> CUdeviceptr {
     pointer.addr() as CUdeviceptr
@@ -49,8 +64,7 @@ pub(crate) fn device_pointer(pointer: *const c_void) -> CUdeviceptr {
 /// Returns the direction of a copy between two addresses.
 ///
 /// # Errors
-/// The kind is invalid, or names the host for an address of a device, which the host must not
-/// touch.
+/// The kind is invalid, or names the host for an address of a device that the host must not touch.
 pub(crate) fn way(
     current: Current,
     kind: c_int,
@@ -98,8 +112,10 @@ impl End {
         match self {
             Self::Device => Ok(Side::Device),
             Self::Any => Ok(side_of(current, pointer)),
-            Self::Host if side_of(current, pointer) == Side::Device => Err(RtError::INVALID_VALUE),
-            Self::Host => Ok(Side::Host),
+            Self::Host if side_of(current, pointer) == Side::Host => Ok(Side::Host),
+            // The driver accepts managed memory in both places.
+            Self::Host if is_managed(current, pointer) => Ok(Side::Host),
+            Self::Host => Err(RtError::INVALID_VALUE),
         }
     }
 }

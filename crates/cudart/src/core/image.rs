@@ -43,6 +43,8 @@ pub(crate) const fn is_of_the_program(error: RtError) -> bool {
             | code::NO_KERNEL_IMAGE_FOR_DEVICE
             | code::INVALID_PTX
             | code::UNSUPPORTED_PTX_VERSION
+            // The device lacks what the code needs.
+            | code::NOT_SUPPORTED
     )
 }
 

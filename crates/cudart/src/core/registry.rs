@@ -43,6 +43,18 @@ pub(crate) struct Variable {
     binary: &'static Binary,
     name: CString,
     instances: SharedLock<Vec<VariableInstance>>,
+    /// Where the program keeps the variable's address, if the variable is managed.
+    managed: Option<ManagedPlace>,
+}
+
+/// A pointer of the program to a managed variable. The compiler made it, and the program follows it
+/// after [`Binary::show_managed`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ManagedPlace {
+    /// Address of the pointer.
+    pub(crate) pointer: usize,
+    /// Size of the variable in bytes.
+    pub(crate) bytes: usize,
 }
 
 /// A device variable in one context.
@@ -136,11 +148,17 @@ pub(crate) fn add_kernel(binary: &'static Binary, host: *const c_void, name: &CS
 }
 
 /// Registers a variable under the address of its host variable.
-pub(crate) fn add_variable(binary: &'static Binary, host: *const c_void, name: &CStr) {
+pub(crate) fn add_variable(
+    binary: &'static Binary,
+    host: *const c_void,
+    name: &CStr,
+    managed: Option<ManagedPlace>,
+) {
     let variable: &'static Variable = Box::leak(Box::new(Variable {
         binary,
         name: name.to_owned(),
         instances: SharedLock::default(),
+        managed,
     }));
     change(|registry| registry.variables.insert(host.addr(), variable));
 }
@@ -236,6 +254,45 @@ pub(crate) fn forget_context(context: usize) {
 }
 
 impl Binary {
+    /// Makes the program's pointers to the managed variables point to them, in the current context.
+    /// If a variable has no memory, its pointer leads to memory that only the host sees, so that
+    /// the program lives until a call tells it what is wrong.
+    ///
+    /// # Errors
+    /// The reason why a variable has no memory.
+    pub(crate) fn show_managed(&'static self, current: RtResult<Current>) -> RtResult {
+        let variables: Vec<_> = read(|registry| {
+            let all = registry.variables.values().copied();
+            all.filter(|variable| std::ptr::eq(variable.binary, self)).collect()
+        });
+        let mut result = Ok(());
+        for variable in variables {
+            let Some(ManagedPlace { pointer, bytes }) = variable.managed else { continue };
+            let place: *mut *mut u8 = std::ptr::with_exposed_provenance_mut(pointer);
+            let shown = current.and_then(|current| variable.place(current));
+            let address = shown.map(|(address, _)| usize::try_from(address).unwrap_or(0));
+            match address {
+                Ok(address) => {
+                    // SAFETY: the compiler made the pointer, and only this function writes it.
+                    unsafe { place.write(std::ptr::with_exposed_provenance_mut(address)) };
+                    // The program names the variable by its content's address from now on.
+                    change(|registry| registry.variables.insert(address, variable));
+                }
+                Err(error) => {
+                    result = Err(error);
+                    // SAFETY: as above.
+                    unsafe {
+                        if place.read().is_null() {
+                            let room = vec![0_u64; bytes.div_ceil(8).max(1)].leak();
+                            place.write(room.as_mut_ptr().cast());
+                        }
+                    }
+                }
+            }
+        }
+        result
+    }
+
     fn module(&self, current: Current) -> RtResult<CUmodule> {
         let Some(image) = self.image else { return Err(RtError(code::INVALID_KERNEL_IMAGE)) };
         // The lock is held while the module is loaded, so that two threads do not load it twice.

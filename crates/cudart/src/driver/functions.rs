@@ -98,10 +98,13 @@ functions! {
     cuModuleUnload, cuModuleGetFunction, cuModuleGetGlobal_v2, cuFuncGetAttribute,
     cuFuncSetAttribute, cuFuncSetCacheConfig, cuFuncGetParamInfo, cuLibraryLoadData,
     cuLibraryLoadFromFile, cuLibraryUnload, cuLibraryGetKernel, cuLibraryGetKernelCount,
-    cuLibraryEnumerateKernels, cuLibraryGetGlobal,
+    cuLibraryEnumerateKernels, cuLibraryGetGlobal, cuLibraryGetManaged,
 
     cuLaunchKernel, cuLaunchCooperativeKernel, cuLaunchKernelEx, cuLaunchHostFunc,
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags, cuOccupancyAvailableDynamicSMemPerBlock,
+
+    cuMemAdvise_v2, cuMemPrefetchAsync_v2, cuMemRangeGetAttribute, cuMemRangeGetAttributes,
+    cuStreamAttachMemAsync,
 
     cuMemGetInfo_v2, cuMemAlloc_v2, cuMemAllocPitch_v2, cuMemAllocManaged, cuMemAllocAsync,
     cuMemFreeAsync, cuMemAllocFromPoolAsync, cuDeviceGetDefaultMemPool, cuDeviceGetMemPool,

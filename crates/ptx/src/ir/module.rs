@@ -114,6 +114,8 @@ pub struct Global {
     pub offset: u64,
     pub size: u64,
     pub is_const: bool,
+    /// Whether the host uses it at the same address (`.attribute(.managed)`).
+    pub is_managed: bool,
     /// Kind of a `.texref`, `.samplerref` or `.surfref`. Such a variable is a handle of 8 bytes.
     pub opaque: Option<Opaque>,
 }

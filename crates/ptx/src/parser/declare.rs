@@ -32,6 +32,8 @@ const DIMENSIONS_MAX: usize = 16;
 pub(super) struct DeclarationHead {
     pub(super) ty: Type,
     pub(super) lanes: u8,
+    /// Whether it has `.attribute(.managed)`.
+    is_managed: bool,
     align: Option<u64>,
 }
 
@@ -56,7 +58,7 @@ pub(super) struct NamedFormal<'a> {
 impl DeclarationHead {
     /// Reads `.align 4 .v2 .u32`, and words that have no effect.
     pub(super) fn read(cursor: &mut Cursor<'_>) -> Result<Self, ParseError> {
-        let (mut align, mut lanes) = (None, 1);
+        let (mut align, mut lanes, mut is_managed) = (None, 1, false);
         loop {
             let Token::Dotted(word) = cursor.token() else {
                 return Err(cursor.unexpected("a type"));
@@ -73,6 +75,7 @@ impl DeclarationHead {
                         if matches!(cursor.token(), Token::End | Token::Sign(';')) {
                             return Err(cursor.unexpected("`)`"));
                         }
+                        is_managed |= matches!(cursor.token(), Token::Dotted("managed"));
                         cursor.advance()?;
                     }
                 }
@@ -81,7 +84,7 @@ impl DeclarationHead {
                         return Err(cursor.unexpected("a type"));
                     };
                     cursor.advance()?;
-                    return Ok(Self { ty, lanes, align });
+                    return Ok(Self { ty, lanes, is_managed, align });
                 }
             }
         }
@@ -202,6 +205,7 @@ impl<'a> Parser<'a> {
                 size,
                 align: head.alignment(),
                 is_const,
+                is_managed: head.is_managed,
                 opaque,
                 initial,
                 external,
@@ -455,6 +459,7 @@ pub(super) fn data(
         offset: *offset,
         size: if draft.external { 0 } else { draft.size },
         is_const: draft.is_const,
+        is_managed: draft.is_managed,
         opaque: draft.opaque,
     };
     let globals = drafts.iter().zip(&offsets).map(global).collect();

@@ -26,6 +26,7 @@ pub(super) struct GlobalDraft<'a> {
     pub(super) size: u64,
     pub(super) align: u64,
     pub(super) is_const: bool,
+    pub(super) is_managed: bool,
     pub(super) opaque: Option<Opaque>,
     pub(super) initial: Initial<'a>,
     /// Whether it is declared `.extern`, so that another module defines it.

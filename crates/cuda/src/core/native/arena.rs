@@ -39,7 +39,7 @@ pub(crate) fn allocate(context: &Arc<PoolContext>, device: u64, bytes: u64) -> C
                 return taken.pop().inspect(|_| log_taken()).ok_or_else(|| of_error(&error));
             }
         };
-        let arena = Arena { base, size: memory.size(), memory };
+        let arena = Arena { base, size: memory.size(), memory, joined: false };
         if reserved::reserve(device, arena.base, arena.size) {
             return Ok(arena);
         }

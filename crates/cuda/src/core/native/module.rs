@@ -42,6 +42,7 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
         offset: global.address,
         size: global.size,
         is_const: false,
+        is_managed: false,
         opaque: None,
     });
     let module = Described::without_code(entries, globals.collect());

@@ -31,7 +31,7 @@ impl Variables {
         }
         let memory = Memory::variable(&device.context, CL_MEM_READ_WRITE, size, address)
             .map_err(|error| of_error(&error))?;
-        device.space.add_foreign(Arena { base: address, size, memory }, owner);
+        device.space.add_foreign(Arena { base: address, size, memory, joined: false }, owner);
         known.push(address);
         Ok(())
     }
