@@ -19,7 +19,7 @@ use super::capability::{CAPABILITY_NUMBER, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
 use super::native;
-use super::program::{BuiltProgram, Program, Refusal, ptx_of};
+use super::program::{BuiltPart, Program, Refusal, ptx_of};
 use super::setup::LaunchSetup;
 use super::{build, stream_list};
 use crate::edge::{CuResult, Object, forget, has_handle, new_number, of_error, publish};
@@ -113,10 +113,10 @@ impl Module {
         let device = &context.device;
         let program = Program::load(device, text)?;
         if build::is_eager() {
-            program.build(device, false)?;
+            program.build_all(device)?;
         }
-        if program.prints || program.stops {
-            context.watch_kernels(program.prints)?;
+        if program.prints {
+            context.watch_kernels(true)?;
         }
         let data = load_data(context, &program)?;
         Ok(Self::of_program(context, program, data))
@@ -289,9 +289,12 @@ impl Function {
         let device = &self.loaded.device;
         let arenas = device.space.count();
         if bound.as_ref().is_none_or(|bound| bound.arenas != arenas) {
-            let build = self.loaded.program.build(device, heap)?;
-            let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
-            let kernel = Kernel::new(&build.program, made.description.clone())
+            let build = self.loaded.program.build(device, self.index, heap)?;
+            let made = build.kernel(&self.entry().name)?;
+            if made.stops {
+                self.loaded.context()?.watch_kernels(false)?;
+            }
+            let kernel = Kernel::new(&made.program, made.description.clone())
                 .map_err(|error| of_error(&error))?;
             self.set_constant(&kernel, &build, &made.arguments)?;
             let index_of = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
@@ -318,12 +321,7 @@ impl Function {
 
     /// Sets the arguments that are the same for all launches. They are sent once, with the first
     /// launch.
-    fn set_constant(
-        &self,
-        kernel: &Kernel,
-        build: &BuiltProgram,
-        arguments: &[Argument],
-    ) -> CuResult {
+    fn set_constant(&self, kernel: &Kernel, build: &BuiltPart, arguments: &[Argument]) -> CuResult {
         for (index, argument) in arguments.iter().enumerate() {
             match argument {
                 Argument::Arena(number) => {
@@ -342,7 +340,7 @@ impl Function {
     }
 
     /// Returns the maximum number of threads of a block that the driver and the program allow.
-    /// Builds the module.
+    /// Builds the kernel.
     pub(crate) fn threads_max(&self) -> CuResult<u32> {
         self.threads_max_with(false)
     }
@@ -354,8 +352,8 @@ impl Function {
             return Ok(*known);
         }
         let device = &self.loaded.device;
-        let build = self.loaded.program.build(device, heap)?;
-        let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
+        let build = self.loaded.program.build(device, self.index, heap)?;
+        let made = build.kernel(&self.entry().name)?;
         let answer = made.description.work_group_info(
             &device.context,
             &device.pool,
@@ -380,8 +378,8 @@ impl Function {
         if self.loaded.device.is_native
             && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         {
-            let build = self.loaded.program.build(&self.loaded.device, false)?;
-            let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+            let build = self.loaded.program.build(&self.loaded.device, self.index, false)?;
+            let made = build.kernel(&self.entry().name)?;
             return native::module::kernel_attribute(&made.description, attribute)
                 .ok_or(CUDA_ERROR_INVALID_VALUE);
         }
