@@ -139,7 +139,7 @@ static void programs_that_are_cut_off_are_refused(void) {
 
 static void an_error_names_the_instruction_and_its_line(void) {
     const char bad[] =
-        ".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    .reg .b32 %r<2>;\n    frobnicate.u32 %r1, 5;\n    ret;\n}\n";
+        ".version 6.4\n.target sm_70\n.address_size 64\n.visible .entry k()\n{\n    .reg .b32 %r<2>;\n    bra frobnicate;\n    ret;\n}\n";
     char log[1024] = "";
     CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *values[] = {log, (void *)sizeof log};

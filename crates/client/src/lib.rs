@@ -65,6 +65,7 @@ pub use library::{LibraryMemory, LibraryOperand};
 pub use memory::{ImageShape, Memory, MemoryKind};
 pub use order::{may_be_read, may_be_written, set_user_event, user_event};
 pub use penstock_coherence::HostShape;
+pub use penstock_link::spawn_quiet;
 pub use penstock_wire::IndexSpace;
 pub use pool::{Device, Node, Pool};
 pub use program::{Input, KernelInfo, Program};

@@ -228,7 +228,7 @@ fn broken_modules_are_refused_by_the_documented_code() {
 fn the_error_log_names_the_line() {
     let _context = TestContext::new();
     let text =
-        c".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() {\n  nonsense.u32 %r1;\n}\n";
+        c".version 7.5\n.target sm_75\n.address_size 64\n.visible .entry k() {\n  bra nonsense;\n}\n";
     let mut buffer = vec![0u8; 256];
     let mut names = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values: [*mut c_void; 2] =

@@ -86,6 +86,23 @@ pub enum ParseErrorKind {
     NoHead,
 }
 
+impl ParseErrorKind {
+    /// Whether the text can be read although one instruction cannot be served. Then only what
+    /// executes the instruction is refused. A missing declaration, brace or semicolon is an error
+    /// of the whole text.
+    pub(crate) fn is_of_an_instruction(&self) -> bool {
+        match self {
+            Self::UnknownInstruction(_)
+            | Self::UnknownForm { .. }
+            | Self::Operand { .. }
+            | Self::OperandCount(_) => true,
+            // Perhaps a special register of a later version of PTX.
+            Self::UnknownName(name) => name.starts_with('%'),
+            _ => false,
+        }
+    }
+}
+
 /// Why an operand does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]

@@ -2,14 +2,17 @@
 
 use penstock_ptx::module::{OperandProblem, ParseError, ParseErrorKind, parse};
 
+use penstock_ptx::translate::{Options, TranslateError, translate_kernels};
+
 /// Parses a kernel with one line in it, which is the sixth of the text, and registers of every
-/// kind.
+/// kind. Returns why the module or the kernel is refused.
 fn kernel(line: &str) -> Result<(), ParseError> {
     let text = format!(
         ".version 9.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a) {{\n\
          .reg .pred %p<4>; .reg .b16 %rs<4>; .reg .b32 %r<4>; .reg .f32 %f<4>; .reg .b64 %rd<4>; .reg .f64 %fd<4>;\n{line}\nret; }}\n"
     );
-    parse(&text).map(drop)
+    let module = parse(&text)?;
+    module.functions()[0].refusal.clone().map_or(Ok(()), Err)
 }
 
 fn refusal(line: &str) -> ParseError {
@@ -77,6 +80,8 @@ fn operands_of_the_wrong_type_are_refused() {
         "add.s32 %r1, %r2, %p1;",
         "selp.b32 %r1, %r2, %r3, %r1;",
         "@%r1 ret;",
+        "mov.u32 %r1, a[%r2];",
+        "ld.global.u32 %r1, [a[1]];",
         "mul.wide.u32 %r1, %r2, %r3;",
         "ld.global.u64 %r1, [%rd1];",
         "ld.global.v2.u32 %r1, [%rd1];",
@@ -173,5 +178,76 @@ fn the_head_is_needed() {
         ".version 9.0\n.target sm_75\n.address_size 32",
     ] {
         assert!(parse(text).is_err(), "{text:?}");
+    }
+}
+
+/// Returns the kernels that can be translated, and the others with the reasons.
+fn kernels_of(text: &str) -> (Vec<String>, Vec<(String, TranslateError)>) {
+    let module = parse(&format!(".version 9.0\n.target sm_75\n{text}")).expect("a module");
+    let all: Vec<usize> = (0..module.entries().len()).collect();
+    let options = Options { arenas: vec![(1 << 40, 1 << 30)], ..Options::default() };
+    let made = translate_kernels(&module, &all, &options).expect("an arena");
+    assert!(!made.source.contains("nonsense"));
+    let refused = made.refused.into_iter().map(|kernel| (kernel.name, kernel.error));
+    (made.kernels.into_iter().map(|kernel| kernel.name).collect(), refused.collect())
+}
+
+#[test]
+fn an_unknown_instruction_refuses_only_the_kernels_that_reach_it() {
+    let (served, refused) = kernels_of(
+        ".global .u32 x = 5;
+         .func f() { .reg .b32 %r<3>;
+           nonsense.v4 {%r1, %r2}, [x+4], {1; 2}; add.u32 %r1, %r1, 1; ret; }
+         .func over() { call f; ret; }
+         .func unused() { nonsense; }
+         .entry plain() { ret; }
+         .entry own() { .reg .b32 %r<3>; L:
+           add.u32 %r1, %r2, 1; nonsense %r1; more.nonsense; bra L; }
+         .entry calls() { call f; ret; }
+         .entry deep() { call over; ret; }
+         .entry late() { ret; }",
+    );
+    assert_eq!(served, ["plain", "late"]);
+    let names: Vec<&str> = refused.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["own", "calls", "deep"]);
+    let reasons: Vec<String> = refused.iter().map(|(_, error)| error.to_string()).collect();
+    let own = "the instruction `nonsense %r1` is not supported, in the function own";
+    assert!(reasons[0].starts_with("ptx:10:") && reasons[0].ends_with(own), "{}", reasons[0]);
+    assert!(reasons[1].starts_with("ptx:5:") && reasons[1].ends_with("function f"), "{reasons:?}");
+    assert_eq!(reasons[1], reasons[2]);
+}
+
+#[test]
+fn a_function_behind_a_pointer_refuses_the_kernels_that_may_call_it() {
+    let (served, refused) = kernels_of(
+        ".func f(.param .b32 a) { nonsense; ret; }
+         .func g(.param .b64 a) { ret; }
+         .global .u64 table[2] = {f, g};
+         .entry narrow() { .reg .b64 %rd; ld.global.u64 %rd, [table]; .param .b32 a;
+           p: .callprototype _ (.param .b32 _); call %rd, (a), p; ret; }
+         .entry wide() { .reg .b64 %rd; ld.global.u64 %rd, [table]; .param .b64 a;
+           p: .callprototype _ (.param .b64 _); call %rd, (a), p; ret; }",
+    );
+    assert_eq!(served, ["wide"]);
+    assert_eq!(refused[0].0, "narrow");
+}
+
+#[test]
+fn what_cannot_be_read_refuses_the_module() {
+    for body in [
+        "nonsense %r1",
+        "nonsense {%r1;",
+        "nonsense %r1]; ret;",
+        "nonsense; add.u32 %r1, %r1 1;",
+        "nonsense; bra nowhere;",
+        "nonsense; x: x: ret;",
+        "nonsense; .reg .b32 %r<3>;",
+        "nonsense \"text;",
+        "call nobody;",
+        "add.u32 %r1, %r1, name;",
+    ] {
+        let head = ".version 9.0\n.target sm_75\n";
+        let text = format!("{head}.entry k() {{ .reg .b32 %r<3>; {body} }}");
+        assert!(parse(&text).is_err(), "{body}");
     }
 }

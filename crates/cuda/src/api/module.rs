@@ -143,8 +143,9 @@ cu_entry! {
         Context::current()?;
         Module::borrow(module)?.unload()
     }
-    /// Returns lazy loading, unless the program asks for eager loading. In both modes, errors in a
-    /// module are found when it is loaded.
+    /// Returns lazy loading, unless the program asks for eager loading. In both modes, a text that
+    /// cannot be read is an error when it is loaded, and a kernel that cannot run is one when it is
+    /// launched.
     fn cuModuleGetLoadingMode(mode: *mut c_uint) {
         platform::devices()?;
         require(!mode.is_null(), CUDA_ERROR_INVALID_VALUE)?;
@@ -152,6 +153,8 @@ cu_entry! {
         unsafe { store(mode, if build::is_eager() { 1 } else { 2 }) };
         Ok(())
     }
+    /// Also finds a kernel that cannot run on this device. Programs look up all kernels of a module
+    /// when they start, and its parameters are known without its code.
     fn cuModuleGetFunction(result: *mut CUfunction, module: CUmodule, name: *const c_char) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         Context::current()?;

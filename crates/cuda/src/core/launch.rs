@@ -36,7 +36,7 @@ pub(crate) enum LaunchParams {
 const GRID_YZ_MAX: u32 = 65_535;
 
 impl Function {
-    /// Makes the checks of the interface. The first call builds the module; later ones do not ask
+    /// Makes the checks of the interface. The first call builds the kernel; later ones do not ask
     /// the worker.
     fn check(&self, shape: &LaunchShape, heap: bool) -> CuResult {
         let facts = &self.loaded.device.facts;

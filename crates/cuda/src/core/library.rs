@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::context::Context;
 use super::module::{Function, Module};
 use super::native;
-use super::program::{Program, Refusal, ptx_of};
+use super::program::{Refusal, ptx_of};
 use crate::edge::{CuResult, Object, forget, has_handle, new_number, publish};
 
 pub(crate) struct Library {
@@ -62,8 +62,7 @@ pub(crate) fn forget_of(context: u64) {
 }
 
 impl Library {
-    /// Implements `cuLibraryLoadData`. Reports errors in the code that do not depend on the device,
-    /// and errors for the current context's device.
+    /// Implements `cuLibraryLoadData`. Reports errors in the code that do not depend on the device.
     pub(crate) fn load(bytes: &[u8]) -> Result<Arc<Self>, Refusal> {
         let current = Context::peek();
         let parse = || {
@@ -84,9 +83,6 @@ impl Library {
         let bytes = bytes.into();
         let library =
             Arc::new(Self { number: new_number(), bytes, text, parsed, kernels: Lock::default() });
-        if let Some(context) = current.filter(|context| !context.device.is_native) {
-            Program::load(&context.device, library.text.clone())?;
-        }
         publish(&library);
         Ok(library)
     }

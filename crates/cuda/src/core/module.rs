@@ -18,7 +18,7 @@ use super::block::Block;
 use super::capability::{CAPABILITY_NUMBER, SHARED_BYTES};
 use super::context::Context;
 use super::device::Device;
-use super::program::{BuiltProgram, Program, Refusal, ptx_of};
+use super::program::{BuiltPart, Program, Refusal, ptx_of};
 use super::setup::LaunchSetup;
 use super::{build, fault, stream_list};
 use super::{managed, native};
@@ -115,10 +115,10 @@ impl Module {
         let device = &context.device;
         let program = Program::load(device, text)?;
         if build::is_eager() {
-            program.build(device, false)?;
+            program.build_all(device)?;
         }
-        if program.prints || program.stops {
-            context.watch_kernels(program.prints)?;
+        if program.prints {
+            context.watch_kernels(true)?;
         }
         let managed = program.module.globals().iter().find(|global| global.is_managed);
         if let Some(global) = managed
@@ -305,9 +305,12 @@ impl Function {
         let device = &self.loaded.device;
         let arenas = device.space.count();
         if bound.as_ref().is_none_or(|bound| bound.arenas != arenas) {
-            let build = self.loaded.program.build(device, heap)?;
-            let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
-            let kernel = Kernel::new(&build.program, made.description.clone())
+            let build = self.loaded.program.build(device, self.index, heap)?;
+            let made = build.kernel(&self.entry().name)?;
+            if made.stops {
+                self.loaded.context()?.watch_kernels(false)?;
+            }
+            let kernel = Kernel::new(&made.program, made.description.clone())
                 .map_err(|error| of_error(&error))?;
             self.set_constant(&kernel, &build, &made.arguments)?;
             let index_of = |wanted| made.arguments.iter().position(|argument| *argument == wanted);
@@ -334,12 +337,7 @@ impl Function {
 
     /// Sets the arguments that are the same for all launches. They are sent once, with the first
     /// launch.
-    fn set_constant(
-        &self,
-        kernel: &Kernel,
-        build: &BuiltProgram,
-        arguments: &[Argument],
-    ) -> CuResult {
+    fn set_constant(&self, kernel: &Kernel, build: &BuiltPart, arguments: &[Argument]) -> CuResult {
         for (index, argument) in arguments.iter().enumerate() {
             match argument {
                 Argument::Arena(number) => {
@@ -358,7 +356,7 @@ impl Function {
     }
 
     /// Returns the maximum number of threads of a block that the driver and the program allow.
-    /// Builds the module.
+    /// Builds the kernel.
     pub(crate) fn threads_max(&self) -> CuResult<u32> {
         self.threads_max_with(false)
     }
@@ -370,8 +368,8 @@ impl Function {
             return Ok(*known);
         }
         let device = &self.loaded.device;
-        let build = self.loaded.program.build(device, heap)?;
-        let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_PTX)?;
+        let build = self.loaded.program.build(device, self.index, heap)?;
+        let made = build.kernel(&self.entry().name)?;
         let answer = made.description.work_group_info(
             &device.context,
             &device.pool,
@@ -396,8 +394,8 @@ impl Function {
         if self.loaded.device.is_native
             && attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         {
-            let build = self.loaded.program.build(&self.loaded.device, false)?;
-            let made = build.kernels.get(&self.entry().name).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
+            let build = self.loaded.program.build(&self.loaded.device, self.index, false)?;
+            let made = build.kernel(&self.entry().name)?;
             return native::module::kernel_attribute(&made.description, attribute)
                 .ok_or(CUDA_ERROR_INVALID_VALUE);
         }

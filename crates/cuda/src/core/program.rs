@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use penstock_client::Program as PoolProgram;
@@ -9,15 +10,16 @@ use penstock_cuda_sys::driver::*;
 use penstock_process::{Lock, notice};
 use penstock_ptx::fatbin::{self, ImageKind};
 use penstock_ptx::ir::Module;
-use penstock_ptx::translate::{Argument, Translation};
+use penstock_ptx::translate::Argument;
 use penstock_wire::describe::KernelDescription;
 use rustc_hash::FxHashMap;
 
 use super::block::Arena;
 use super::capability::CAPABILITY_NUMBER;
+use crate::edge::CuResult;
 
-/// Number of translated modules that a device keeps after they are unloaded. So a program that
-/// loads and unloads a library of kernels in turn compiles it only once. Each takes about 100 KB.
+/// Number of modules that a device keeps after they are unloaded. So a program that loads and
+/// unloads a library of kernels in turn compiles it only once. Each takes about 100 KB.
 const KEPT_MAX: usize = 64;
 
 /// Why a module was not loaded.
@@ -40,30 +42,37 @@ impl From<CUresult> for Refusal {
     }
 }
 
-/// Device code, parsed and translated for one device.
+/// Device code of one module, parsed, and what of it is built for one device.
 pub(crate) struct Program {
     pub(super) text: Box<str>,
     pub(crate) module: Module,
     /// Whether a kernel may print.
     pub(crate) prints: bool,
-    /// Whether a kernel may fault.
-    pub(crate) stops: bool,
-    pub(super) translation: Lock<Option<(Vec<Arena>, Translation)>>,
-    pub(super) build: Lock<Option<Arc<BuiltProgram>>>,
-    /// The build for launches with a heap among their parameters.
-    pub(super) build_with_heap: Lock<Option<Arc<BuiltProgram>>>,
+    pub(super) parts: Vec<Part>,
 }
 
-/// A program of the pool, made for certain arenas.
-pub(crate) struct BuiltProgram {
+/// Kernels of a module that are translated and built together, when one of them is first used.
+pub(super) struct Part {
+    /// Indices of its kernels in the module.
+    pub(super) entries: Range<usize>,
+    pub(super) build: Lock<Option<Arc<BuiltPart>>>,
+    /// The build for launches with a heap among their parameters.
+    pub(super) build_with_heap: Lock<Option<Arc<BuiltPart>>>,
+}
+
+/// A part of a module, built for certain arenas. Key of both maps: name in PTX.
+pub(crate) struct BuiltPart {
     pub(crate) arenas: Vec<Arena>,
-    pub(crate) program: Arc<PoolProgram>,
-    /// Key: name in PTX.
     pub(crate) kernels: FxHashMap<String, BuiltKernel>,
+    /// Why the other kernels cannot run.
+    pub(crate) refused: FxHashMap<String, String>,
 }
 
 pub(crate) struct BuiltKernel {
+    pub(crate) program: Arc<PoolProgram>,
     pub(crate) description: Arc<KernelDescription>,
+    /// Whether it may fault.
+    pub(crate) stops: bool,
     /// Its arguments, in their order.
     pub(crate) arguments: Vec<Argument>,
     /// Local memory that its shared memory takes in addition to the launch's, in bytes.
@@ -100,19 +109,45 @@ pub(crate) fn ptx_of(bytes: &[u8]) -> Result<Box<str>, Refusal> {
 
 impl Program {
     /// Wraps device code that CUDA's own driver has loaded.
-    pub(super) fn of_driver(module: Module, build: BuiltProgram) -> Self {
+    pub(super) fn of_driver(module: Module, build: BuiltPart) -> Self {
         // Native kernels accept a heap without another build.
         let build = Arc::new(build);
-        Self {
-            text: Box::default(),
-            module,
-            prints: false,
-            stops: false,
-            translation: Lock::default(),
+        let whole = Part {
+            entries: 0..module.entries().len(),
             build: Lock::new(Some(build.clone())),
             build_with_heap: Lock::new(Some(build)),
-        }
+        };
+        Self { text: Box::default(), module, prints: false, parts: vec![whole] }
     }
+}
+
+impl BuiltPart {
+    /// Returns a kernel by its name in PTX.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_NOT_SUPPORTED` if the kernel cannot run on this device. Standard error gets the
+    /// reason, once.
+    pub(crate) fn kernel(&self, name: &str) -> CuResult<&BuiltKernel> {
+        self.kernels.get(name).ok_or_else(|| match self.refused.get(name) {
+            Some(reason) => {
+                let topic = format!("kernel {name}");
+                notice::once_about(
+                    &topic,
+                    format_args!("the kernel {} cannot run: {reason}", shorten(name)),
+                );
+                CUDA_ERROR_NOT_SUPPORTED
+            }
+            None => CUDA_ERROR_INVALID_PTX,
+        })
+    }
+}
+
+/// Number of letters of a kernel's name in a message. Names of C++ templates can have thousands.
+const NAME_LETTERS_MAX: usize = 200;
+
+/// Returns the beginning of a kernel's name, for a message.
+pub(super) fn shorten(name: &str) -> &str {
+    name.char_indices().nth(NAME_LETTERS_MAX).map_or(name, |(at, _)| &name[..at])
 }
 
 /// Device code that a device has used, the latest last.

@@ -2,6 +2,7 @@ use super::id::{FunctionId, LabelId};
 use super::instruction::Instruction;
 use super::signature::{Formal, Signature};
 use super::types::{Space, Type};
+use crate::error::ParseError;
 
 #[derive(Debug, Clone)]
 pub struct Module {
@@ -190,6 +191,9 @@ pub struct Function {
     pub no_return: bool,
     /// Line of the declaration, counted from 1.
     pub line: u32,
+    /// The first instruction of the body that is not supported. The body lacks such instructions,
+    /// so nothing that calls the function can be translated.
+    pub refusal: Option<ParseError>,
 }
 
 impl Function {

@@ -47,6 +47,23 @@ impl<'a> Cursor<'a> {
         self.advance().map(drop)
     }
 
+    /// Consumes the tokens of a statement, with its semicolon.
+    pub(super) fn skip_statement(&mut self) -> Result<(), ParseError> {
+        let mut open = 0_usize;
+        loop {
+            match self.token {
+                Token::End => return Err(self.unexpected("`;`")),
+                Token::Sign('{' | '[' | '(') => open += 1,
+                Token::Sign('}' | ']' | ')') => {
+                    open = open.checked_sub(1).ok_or_else(|| self.unexpected("`;`"))?;
+                }
+                Token::Sign(';') if open == 0 => return self.advance().map(drop),
+                _ => {}
+            }
+            self.advance()?;
+        }
+    }
+
     /// Consumes a sign if it is the next token, and returns whether it was.
     pub(super) fn accept(&mut self, sign: char) -> Result<bool, ParseError> {
         let is_there = self.token == Token::Sign(sign);

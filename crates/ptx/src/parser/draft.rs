@@ -57,6 +57,8 @@ pub(super) struct Parser<'a> {
 pub(super) struct FunctionDraft<'a> {
     pub(super) names: FunctionScope<'a>,
     pub(super) body: Vec<Statement>,
+    /// The first instruction that is not supported.
+    pub(super) refusal: Option<ParseError>,
 }
 
 impl<'a> Parser<'a> {

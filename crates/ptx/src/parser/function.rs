@@ -16,7 +16,8 @@ impl<'a> Parser<'a> {
     /// without a body.
     pub(super) fn function(&mut self, is_entry: bool) -> Result<(), ParseError> {
         self.cursor.advance()?;
-        let mut draft = FunctionDraft { names: FunctionScope::new(), body: Vec::new() };
+        let mut draft =
+            FunctionDraft { names: FunctionScope::new(), body: Vec::new(), refusal: None };
         let mut returns = Vec::new();
         while matches!(self.cursor.token(), Token::Dotted("attribute")) {
             self.skip_directive()?;
@@ -59,6 +60,7 @@ impl<'a> Parser<'a> {
                 address_taken: known.address_taken,
                 no_return,
                 line: position.line,
+                refusal: draft.refusal,
             };
         }
         if is_entry && has_body {
@@ -98,6 +100,7 @@ impl<'a> Parser<'a> {
             address_taken: false,
             no_return: false,
             line: position.line,
+            refusal: None,
         });
         Ok(id)
     }
@@ -216,11 +219,26 @@ impl<'a> Parser<'a> {
                 }
                 Token::Sign(';') => _ = self.cursor.advance()?,
                 Token::Dotted(word) => self.body_directive(word, draft)?,
-                Token::Word(_) | Token::Sign('@') => self.statement(draft)?,
+                Token::Word(_) | Token::Sign('@') => self.statement_or_refusal(draft)?,
                 _ => return Err(self.cursor.unexpected("a statement or `}`")),
             }
         }
         draft.names.resolve(&mut draft.body)
+    }
+
+    /// Reads a label or an instruction. Skips an instruction that is not supported: it refuses the
+    /// function, and not the module.
+    fn statement_or_refusal(&mut self, draft: &mut FunctionDraft<'a>) -> Result<(), ParseError> {
+        let start = self.cursor.clone();
+        match self.statement(draft) {
+            Err(error) if error.kind.is_of_an_instruction() => {
+                self.cursor = start;
+                self.cursor.skip_statement()?;
+                draft.refusal.get_or_insert(error);
+                Ok(())
+            }
+            read => read,
+        }
     }
 
     fn body_directive(

@@ -31,6 +31,8 @@ pub(super) enum RawOperandKind<'a> {
     Number(Number),
     Braces(Vec<RawOperand<'a>>),
     Brackets(Vec<RawOperand<'a>>),
+    /// `name[index]`, which no instruction takes here.
+    Indexed,
 }
 
 /// Reads operands up to the semicolon, and consumes it.
@@ -78,10 +80,10 @@ fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<RawOperand<'a>, ParseE
     let position = cursor.position();
     let kind = match cursor.token() {
         token if constant::starts(token) => RawOperandKind::Number(constant::expression(cursor)?),
-        Token::Word(_) => name(cursor, false)?,
+        Token::Word(_) => name(cursor, false, depth)?,
         Token::Sign('!') => {
             cursor.advance()?;
-            name(cursor, true)?
+            name(cursor, true, depth)?
         }
         Token::Sign('{') => RawOperandKind::Braces(list(cursor, '}', depth)?),
         Token::Sign('[') => RawOperandKind::Brackets(list(cursor, ']', depth)?),
@@ -112,8 +114,16 @@ fn list<'a>(
     Ok(elements)
 }
 
-fn name<'a>(cursor: &mut Cursor<'a>, negated: bool) -> Result<RawOperandKind<'a>, ParseError> {
+fn name<'a>(
+    cursor: &mut Cursor<'a>,
+    negated: bool,
+    depth: u32,
+) -> Result<RawOperandKind<'a>, ParseError> {
     let (name, _) = cursor.word("a name")?;
+    if cursor.token() == Token::Sign('[') {
+        list(cursor, ']', depth)?;
+        return Ok(RawOperandKind::Indexed);
+    }
     let mut component = None;
     if let Token::Dotted(word) = cursor.token() {
         component = Some(word);

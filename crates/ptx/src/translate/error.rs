@@ -1,10 +1,14 @@
-use crate::ir::Instruction;
+use crate::error::ParseError;
+use crate::ir::{Function, Instruction};
 
-/// Why a module cannot be translated, with the name of the instruction or function and its line in
+/// Why a kernel cannot be translated, with the name of the instruction or function and its line in
 /// the PTX text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TranslateError {
+    /// A function with an instruction that the parser does not know.
+    #[error("{error}, in the function {function}")]
+    Refused { function: String, error: ParseError },
     /// An instruction, or a variant of one, that is not supported.
     #[error("line {line}: {instruction} is not supported")]
     Unsupported { instruction: String, line: u32 },
@@ -46,6 +50,10 @@ pub enum TranslateError {
 }
 
 impl TranslateError {
+    pub(super) fn refused(function: &Function, error: &ParseError) -> Self {
+        Self::Refused { function: function.name.clone(), error: error.clone() }
+    }
+
     pub(super) fn unsupported(what: &Instruction) -> Self {
         Self::Unsupported { instruction: what.mnemonic.to_string(), line: what.line }
     }

@@ -36,6 +36,9 @@ pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, Transl
             entry.callees.last().map_or(entry.name.clone(), |id| module.function(*id).name.clone());
         return Err(TranslateError::Recursion { function: name, line: function.line });
     }
+    if let Some(error) = &function.refusal {
+        return Err(TranslateError::refused(function, error));
+    }
     let mut flat = function.clone();
     let body = flat.body.take().unwrap_or_default();
     let frame = flat.frame_bytes;
@@ -204,6 +207,9 @@ impl Inliner<'_> {
         depth: u32,
     ) -> Result<(), TranslateError> {
         let callee = self.module.function(id);
+        if let Some(error) = &callee.refusal {
+            return Err(TranslateError::refused(callee, error));
+        }
         if depth >= DEPTH_MAX {
             return Err(TranslateError::Recursion {
                 function: callee.name.clone(),

@@ -1,5 +1,6 @@
 //! Translated kernels, and what a launch needs to know about them.
 
+use super::error::TranslateError;
 #[cfg(doc)]
 use super::options::Options;
 use crate::ir::Entry;
@@ -26,7 +27,7 @@ pub enum Argument {
     Shared,
 }
 
-/// A module translated to OpenCL C.
+/// Kernels of a module, translated to OpenCL C.
 #[derive(Debug, Clone)]
 pub struct Translation {
     /// Text of the program in OpenCL C 1.2.
@@ -35,6 +36,16 @@ pub struct Translation {
     pub build_options: String,
     /// The kernels, in the order of [`Module::entries`].
     pub kernels: Vec<TranslatedKernel>,
+    /// Kernels of which the program has nothing, with the reasons.
+    pub refused: Vec<RefusedKernel>,
+}
+
+/// A kernel that cannot be translated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedKernel {
+    /// The name in PTX.
+    pub name: String,
+    pub error: TranslateError,
 }
 
 /// The properties of a kernel that a launch needs.

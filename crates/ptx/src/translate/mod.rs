@@ -106,7 +106,7 @@ pub use control::{
     CONTROL_PRINTF, CONTROL_SHADOW, CONTROL_SINK, CONTROL_ZERO, Fault, name_number,
 };
 pub use error::TranslateError;
-pub use kernel::{Argument, TranslatedKernel, Translation};
+pub use kernel::{Argument, RefusedKernel, TranslatedKernel, Translation};
 pub use options::Options;
 
 use kernel::parameter_words;
@@ -116,20 +116,40 @@ pub use crate::ir::BLOCK_THREADS_MAX;
 use crate::ir::{Entry, Instruction, Module, Opcode, Statement};
 pub use crate::ir::{HEAP_BYTES_MAX, HEAP_WINDOW};
 
-/// Translates a module to OpenCL C.
+/// Translates a whole module to OpenCL C.
 ///
 /// # Errors
 ///
 /// [`TranslateError`] names what cannot be translated, and where. Each reason has a variant, and
 /// nothing is silently omitted.
 pub fn translate(module: &Module, options: &Options) -> Result<Translation, TranslateError> {
+    let all: Vec<usize> = (0..module.entries().len()).collect();
+    let mut made = translate_kernels(module, &all, options)?;
+    if made.refused.is_empty() { Ok(made) } else { Err(made.refused.swap_remove(0).error) }
+}
+
+/// Translates some kernels of a module to one program in OpenCL C. `entries` are indices into
+/// [`Module::entries`]. A kernel has the same text whichever others are translated with it.
+///
+/// # Errors
+///
+/// [`TranslateError::Arenas`]. What one kernel cannot do is in [`Translation::refused`].
+pub fn translate_kernels(
+    module: &Module,
+    entries: &[usize],
+    options: &Options,
+) -> Result<Translation, TranslateError> {
     if options.arenas.is_empty() || (options.check && options.arenas.len() > 1) {
         return Err(TranslateError::Arenas { count: options.arenas.len() });
     }
     let mut code = String::new();
-    let mut kernels = Vec::with_capacity(module.entries().len());
-    for (index, entry) in module.entries().iter().enumerate() {
-        kernels.push(kernel(module, entry, index, options, &mut code)?);
+    let (mut kernels, mut refused) = (Vec::new(), Vec::new());
+    for &index in entries {
+        let Some(entry) = module.entries().get(index) else { continue };
+        match kernel(module, entry, index, options, &mut code) {
+            Ok(made) => kernels.push(made),
+            Err(error) => refused.push(RefusedKernel { name: entry.name.clone(), error }),
+        }
     }
     let mut source = String::from("#pragma OPENCL FP_CONTRACT OFF\n");
     if options.fp64 {
@@ -140,21 +160,22 @@ pub fn translate(module: &Module, options: &Options) -> Result<Translation, Tran
     if options.int64_atomics {
         source.push_str("#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable\n#pragma OPENCL EXTENSION cl_khr_int64_extended_atomics : enable\n");
     }
-    source.push_str(&prelude::parts(&code, options, exchanges_wide(module)));
+    let wide = exchanges_wide(module, entries);
+    source.push_str(&prelude::parts(&code, options, wide));
     source.push_str(&code);
     let build_options =
         if options.exact_division { "-cl-fp32-correctly-rounded-divide-sqrt" } else { "" };
-    Ok(Translation { source, build_options: build_options.to_owned(), kernels })
+    Ok(Translation { source, build_options: build_options.to_owned(), kernels, refused })
 }
 
-/// Whether threads of a warp exchange 64-bit values anywhere; otherwise half of the local memory is
-/// enough.
-fn exchanges_wide(module: &Module) -> bool {
+/// Whether threads of a warp exchange 64-bit values in one of these kernels; otherwise half of the
+/// local memory is enough.
+fn exchanges_wide(module: &Module, entries: &[usize]) -> bool {
     let is_wide = |what: &Instruction| what.opcode == Opcode::Match && what.ty().bits() == 64;
-    module
-        .functions()
-        .iter()
-        .flat_map(|function| function.body.iter().flatten())
+    let entries = entries.iter().filter_map(|index| module.entries().get(*index));
+    entries
+        .flat_map(|entry| entry.callees.iter().chain([&entry.function]))
+        .flat_map(|id| module.function(*id).body.iter().flatten())
         .any(|statement| matches!(statement, Statement::Instruction(what) if is_wide(what)))
 }
 

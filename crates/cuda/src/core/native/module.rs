@@ -8,9 +8,10 @@ use penstock_ptx::ir::{Entry, FunctionId, Global, Module as Described, Param};
 use penstock_ptx::translate::Argument;
 use penstock_wire::cuda;
 use penstock_wire::describe::KernelDescription;
+use rustc_hash::FxHashMap;
 
 use crate::core::device::Device;
-use crate::core::program::{BuiltKernel, BuiltProgram, Program, Refusal};
+use crate::core::program::{BuiltKernel, BuiltPart, Program, Refusal};
 use crate::edge::{of_error, of_status};
 
 /// Arguments of a kernel that CUDA's own driver has loaded, in the order of [`cuda::ARG_PARAMS`]
@@ -47,14 +48,18 @@ pub(crate) fn load(device: &Device, bytes: &[u8]) -> Result<Program, Refusal> {
     });
     let module = Described::without_code(entries, globals.collect());
     let kernels = made.iter().map(|kernel| {
-        let (description, arguments) = (kernel.clone(), ARGUMENTS.to_vec());
-        (
-            kernel.name.clone(),
-            BuiltKernel { description, arguments, local_bytes: 0, dynamic_bytes_at: None },
-        )
+        let built = BuiltKernel {
+            program: program.clone(),
+            description: kernel.clone(),
+            stops: false,
+            arguments: ARGUMENTS.to_vec(),
+            local_bytes: 0,
+            dynamic_bytes_at: None,
+        };
+        (kernel.name.clone(), built)
     });
-    let build =
-        BuiltProgram { arenas: Vec::new(), kernels: kernels.collect(), program: program.clone() };
+    let (kernels, refused) = (kernels.collect(), FxHashMap::default());
+    let build = BuiltPart { arenas: Vec::new(), kernels, refused };
     Ok(Program::of_driver(module, build))
 }
 
