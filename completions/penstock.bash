@@ -196,7 +196,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__check)
-            opts="-h --machine --exhaustive --turns --platform --seed --programs --seconds --ops --jobs --only --without --shrink-seconds --hang-seconds --findings --out --replay --json --cuda --list --child --help"
+            opts="-h --machine --exhaustive --turns --platform --seed --programs --seconds --ops --jobs --only --without --shrink-seconds --hang-seconds --findings --out --replay --json --cuda --kernels --list --child --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

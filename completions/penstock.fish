@@ -118,6 +118,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand check" -l replay -d 'R
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l machine -d 'Run small programs on the client\'s memory model alone, without a driver; uses --seed, --programs and --seconds'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l json -d 'Write the summary as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l cuda -d 'Run programs of CUDA\'s driver interface, with the libcuda.so.1 that the loader finds'
+complete -c penstock -n "__fish_penstock_using_subcommand check" -l kernels -d 'Run random kernels of CUDA, and compare their results with those of an emulator'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l list -d 'List the features and end'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -l child -d 'Serve a campaign: read requests from standard input'
 complete -c penstock -n "__fish_penstock_using_subcommand check" -s h -l help -d 'Print help'

@@ -1,14 +1,15 @@
 #!/bin/bash
 # Runs random OpenCL or CUDA programs on a pool.
 #
-#   tests/model/run.sh [--on local|unix|tcp|two|far|apart|mixed|platforms] [--cuda] [OPTION...]
+#   tests/model/run.sh [--on local|unix|tcp|two|far|apart|mixed|platforms] [--cuda | --kernels]
+#                      [OPTION...]
 #
 # Without --seconds and --programs, runs for a minute. Other options are those of `penstock-check`.
-# With --cuda, uses Penstock's libcuda.so.1, or on `local` that of this host. Findings are in
-# target/model/KIND or target/model/cuda-KIND. MODEL_DEVICES names PoCL's devices on each node
-# (POCL_DEVICES). MODEL_INTEL=1 selects Intel's runtime for CPUs instead of PoCL on `local`, or with
-# --cuda on each node. Test builds (feature `test-delays`) read the seed of their delays from
-# PENSTOCK_TEST_DELAYS.
+# With --cuda or --kernels, uses Penstock's libcuda.so.1, or on `local` that of this host. Findings
+# are in target/model/KIND, target/model/cuda-KIND or target/model/kernels-KIND. MODEL_DEVICES names
+# PoCL's devices on each node (POCL_DEVICES). MODEL_INTEL=1 selects Intel's runtime for CPUs instead
+# of PoCL on `local`, or with --cuda and --kernels on each node. Test builds (feature `test-delays`)
+# read the seed of their delays from PENSTOCK_TEST_DELAYS.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../../tools/pool.sh"
@@ -18,8 +19,8 @@ options=()
 while [ $# -gt 0 ]; do
     case $1 in
         --on) on=$2; shift ;;
-        --cuda) interface=cuda ;;
-        -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+        --cuda | --kernels) interface=${1#--} ;;
+        -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
         *) options+=("$1") ;;
     esac
     shift
@@ -29,8 +30,8 @@ export POCL_DEVICES=${MODEL_DEVICES:-pthread}
 export PENSTOCK_TEST_DELAYS=${PENSTOCK_TEST_DELAYS:-1}
 trap pool_stop EXIT
 trap 'exit 130' INT TERM
-if [ "$interface" = cuda ]; then
-    out=$PENSTOCK_TARGET/model/cuda-$on
+if [ "$interface" != opencl ]; then
+    out=$PENSTOCK_TARGET/model/$interface-$on
     mkdir -p "$out"
     libraries=$PENSTOCK_BIN/cuda
     if [ "$on" = local ]; then
@@ -43,7 +44,7 @@ if [ "$interface" = cuda ]; then
         export OCL_ICD_VENDORS=$POOL_ROOT/.venv-cuda/vendors OPENCL_VENDOR_PATH=$POOL_ROOT/.venv-cuda/vendors
     fi
     pool_start "$on" || exit $?
-    env "${POOL_ENV[@]}" ${libraries:+LD_LIBRARY_PATH="$libraries"} "$checker" --cuda --out "$out" "${options[@]}"
+    env "${POOL_ENV[@]}" ${libraries:+LD_LIBRARY_PATH="$libraries"} "$checker" "--$interface" --out "$out" "${options[@]}"
     exit
 fi
 out=$PENSTOCK_TARGET/model/$on

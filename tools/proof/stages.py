@@ -90,7 +90,7 @@ def c():
     }
 
 
-def model(programs, machine):
+def model(programs, machine, kernels):
     """Random programs, the same in each run. `tests/model/run.sh --seed` searches from others."""
     check = "{bin}/penstock check --machine --programs"
     options = f"--programs {programs} --shrink-seconds 10 --findings 3"
@@ -103,6 +103,11 @@ def model(programs, machine):
             case(f"model/cuda-{pool}", f"{run} --on {pool} --cuda {options}")
             for pool in ("unix", "two")
         ],
+        # A kernel is built in one go, which takes long on a busy host.
+        case(
+            "model/kernels",
+            f"{run} --on unix --kernels --programs {kernels} --hang-seconds 60",
+        ),
     ]
 
 
@@ -216,7 +221,7 @@ STAGES = [
     Stage(
         "model",
         "random programs compute what a model computes",
-        {TEST: model(40, 20000), ALL: model(400, 100000)},
+        {TEST: model(40, 20000, 12), ALL: model(400, 100000, 400)},
     ),
     Stage(
         "pure",

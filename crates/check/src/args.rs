@@ -56,6 +56,9 @@ pub struct CheckArgs {
     /// Run programs of CUDA's driver interface, with the libcuda.so.1 that the loader finds
     #[arg(long)]
     pub cuda: bool,
+    /// Run random kernels of CUDA, and compare their results with those of an emulator
+    #[arg(long, conflicts_with = "cuda")]
+    pub kernels: bool,
     /// List the features and end
     #[arg(long)]
     pub list: bool,

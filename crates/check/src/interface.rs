@@ -62,6 +62,17 @@ macro_rules! plan {
 
 pub(crate) use plan;
 
+/// How the shrinker tries programs.
+#[derive(Clone, Copy, Debug)]
+pub struct Trying {
+    /// Number of runs that measure how often a program fails.
+    pub trials: usize,
+    /// Smallest number of runs of one candidate.
+    pub runs_min: usize,
+    /// Time-out for candidates in seconds, at most that of the first run.
+    pub hang_seconds: u64,
+}
+
 pub trait Interface: Clone + Debug + Send + Sync + 'static {
     type Feature: Named + Message;
     /// Description of a device.
@@ -72,6 +83,11 @@ pub trait Interface: Clone + Debug + Send + Sync + 'static {
 
     /// Options that tell a child to serve this interface.
     const CHILD_OPTIONS: &'static [&'static str];
+
+    /// What the names of files with programs end with.
+    const EXTENSION: &'static str = "c";
+
+    const TRYING: Trying = Trying { trials: 30, runs_min: 3, hang_seconds: 4 };
 
     /// Loads the driver. `wanted` is a part of the platform's name.
     ///

@@ -4,15 +4,15 @@
 //! The [`planner`] makes a program from a seed, and the [`ledger`] orders it. A program is valid if
 //! the ledger accepts all its operations. The [`model`] predicts what the program sees, and [`run`]
 //! runs it on an implementation ([`backend`]). A [`campaign`] runs many programs in child
-//! processes. [`cuda`] has the same parts for CUDA programs; the [`interface`] is what a campaign
-//! knows of both.
+//! processes. [`cuda`] has the same parts for CUDA programs, and [`kernels`] for CUDA kernels; the
+//! [`interface`] is what a campaign knows of them.
 //!
 //! A module imports only modules of its own row or of rows below:
 //!
 //! | layer | modules |
 //! |---|---|
 //! | campaigns over many programs | [`args`], [`campaign`], [`child`], [`message`], [`report`] |
-//! | what a campaign knows of OpenCL and CUDA | [`cuda`], [`interface`], [`shrink`] |
+//! | what a campaign knows of OpenCL and CUDA | [`cuda`], [`interface`], [`kernels`], [`shrink`] |
 //! | one program is made, run and printed | [`c`], [`planner`], [`run`] |
 //! | what a program must see, and implementations | [`cl`], [`fake`], [`ledger`], [`model`] |
 //! | what OpenCL's and CUDA's parts share | `draft`, `machine`, [`moments`] |
@@ -32,6 +32,7 @@ pub mod fake;
 pub mod feature;
 pub mod finding;
 pub mod interface;
+pub mod kernels;
 pub mod ledger;
 mod machine;
 pub mod message;
@@ -52,7 +53,9 @@ use interface::Interface;
 /// Executes the command line. `prefix` is what stands before the options, such as the name of a
 /// subcommand.
 pub fn main(args: &args::CheckArgs, prefix: &[&str]) -> ExitCode {
-    if args.cuda {
+    if args.kernels {
+        serve::<kernels::Kernels>(args, prefix)
+    } else if args.cuda {
         serve::<cuda::Cuda>(args, prefix)
     } else {
         serve::<interface::OpenCl>(args, prefix)

@@ -10,12 +10,8 @@ use crate::message::Request;
 use crate::plan::Platform;
 use crate::shrink::{self, Judge};
 
-/// Number of runs that measure how often a program fails.
-const TRIALS: usize = 30;
 /// Largest number of runs of one candidate. A program that fails less often can hardly be shrunk.
 const RUNS_MAX: usize = 120;
-/// Time-out for hanging candidates in seconds, shorter than that of the first run.
-const HANG_SECONDS: u64 = 4;
 
 /// Shrinks a program and writes it into the folder of the command line. Calls `written` with the
 /// file and its size.
@@ -34,7 +30,7 @@ pub fn write<I: Interface>(
     };
     let act = act_name::<I>(&small, finding.op).to_lowercase();
     let name = format!("{}-{act}-{}", finding.kind.name().replace(' ', "-"), program.seed());
-    let path = args.out.join(format!("{name}.c"));
+    let path = args.out.join(format!("{name}.{}", I::EXTENSION));
     let Some(text) = I::print(&small, platform, &finding) else { return };
     let json = serde_json::to_string(&small).unwrap_or_default();
     let kept = std::fs::create_dir_all(&args.out)
@@ -54,17 +50,16 @@ fn smaller<I: Interface>(
     finding: &Finding,
 ) -> (I::Program, Finding) {
     let mut judge = Runs::<I> {
-        starter: starter.patient(args.hang_seconds.min(HANG_SECONDS)),
+        starter: starter.patient(args.hang_seconds.min(I::TRYING.hang_seconds)),
         kind: finding.kind,
         worker: None,
-        runs: TRIALS,
+        runs: 1,
         last: None,
     };
     let mut failures = 0;
     // Each run of these kinds takes as long as the time-out.
     let slow = matches!(finding.kind, Kind::Hang | Kind::WrongCallback);
-    let trials = if slow { 3 } else { TRIALS };
-    judge.runs = 1;
+    let trials = if slow { 3 } else { I::TRYING.trials };
     for _ in 0..trials {
         failures += usize::from(judge.fails(program));
     }
@@ -77,7 +72,8 @@ fn smaller<I: Interface>(
     }
     // With this number, a program that fails as often as the original passes all runs once in
     // twenty times.
-    judge.runs = (trials * 3 / failures).clamp(3, RUNS_MAX);
+    let runs = if failures == trials { 1 } else { trials * 3 / failures };
+    judge.runs = runs.clamp(I::TRYING.runs_min, RUNS_MAX);
     let time = Duration::from_secs(args.shrink_seconds);
     let (small, tried) = shrink::shrink::<I>(program, platform, finding.op, &mut judge, time);
     eprintln!(

@@ -212,12 +212,13 @@ Examples:
   penstock check --seed 4711 --programs 1
   penstock check --list
   penstock run -- penstock check --cuda --seconds 60
+  penstock run -- penstock check --kernels --seconds 600
 
 Programs:
 Each seed gives one program. The program has no data race, and the specification determines what \
 it reads. It is a finding if a program reads something else, hangs, crashes or gets a wrong error \
 code. The command shrinks the first program of each kind of finding and writes it as a C file. \
-See docs/notes/checker.md.
+With --kernels, a program is one CUDA kernel, written as PTX. See docs/notes/checker.md.
 
 Exit status:
 0 if nothing was found; 1 if something was found; 2 if no program could be run.";

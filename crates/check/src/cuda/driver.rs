@@ -7,6 +7,7 @@
 
 mod commands;
 mod functions;
+mod modules;
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
@@ -24,6 +25,7 @@ use super::backend::{At, Backend, Caller, Command, Handle, Memory, Stream};
 use super::plan::{Context, Device, Kernel, Platform};
 use crate::cl::memory::Areas;
 use functions::Functions;
+pub use modules::{Failed, Work};
 
 /// The PTX module with the kernels.
 pub const KERNELS: &str = include_str!("kernels.ptx");

@@ -362,8 +362,11 @@ impl Writer<'_> {
         let counts = what.sources().len();
         let (result, text) = match what.opcode {
             Opcode::Abs => {
-                let from = self.sources(what, ty, 1)?;
-                (plain, format!("({})abs({})", value_type(plain), from[0]))
+                // PoCL leaves `abs` of the smallest number open: its compiler takes the sign of the
+                // result for granted in one place, and computes with its bits in another.
+                let (from, cast) = (self.sources(what, ty, 1)?, value_type(plain));
+                let (a, bits) = (&from[0], format!("({cast}){}", from[0]));
+                (plain, format!("({cast})({a} < 0 ? 0 - {bits} : {bits})"))
             }
             Opcode::Neg => {
                 let from = self.sources(what, plain, 1)?;

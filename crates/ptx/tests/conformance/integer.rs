@@ -117,6 +117,11 @@ pub fn integers() -> Vec<Case> {
             cases.push(Case::new(format!("abs.{} $d, $a;", int.name), &[r], r, move |v| {
                 int.cut(int.value(v[0]).abs())
             }));
+            // The smallest number keeps its sign, also where a compiler sees who uses the result.
+            let text = format!("abs.{0} $d, $a; mul.hi.{0} $d, $d, $b;", int.name);
+            cases.push(Case::new(text, &[r, r], r, move |v| {
+                int.cut(int.high(int.cut(int.value(v[0]).abs()), v[1]))
+            }));
             cases.push(Case::new(format!("neg.{} $d, $a;", int.name), &[r], r, move |v| {
                 int.cut(-int.value(v[0]))
             }));

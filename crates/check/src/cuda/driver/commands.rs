@@ -4,7 +4,7 @@ use std::ffi::{c_uint, c_void};
 use std::ptr::null_mut;
 
 use penstock_cuda_sys::driver::{
-    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CUDA_MEMCPY2D, CUstream,
+    CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_HOST, CUDA_MEMCPY2D, CUfunction, CUstream,
 };
 
 use super::{Driver, NO_TIMING, NON_BLOCKING, UNKNOWN, call, code, raw, run_again, run_once};
@@ -170,22 +170,21 @@ impl Driver {
             Kernel::Put | Kernel::Slow => [a, words, seed, pointer(&raw mut spin)],
         };
         let blocks = c_uint::try_from(*count).map_err(|_| UNKNOWN)?.div_ceil(BLOCK);
-        let none = null_mut();
+        self.start(function, [blocks, BLOCK], stream, &mut parameters)
+    }
+
+    /// Launches a kernel with so many blocks of so many threads.
+    pub(super) fn start(
+        &self,
+        function: CUfunction,
+        [blocks, threads]: [c_uint; 2],
+        stream: CUstream,
+        parameters: &mut [*mut c_void],
+    ) -> Result<(), i32> {
+        let (values, none) = (parameters.as_mut_ptr(), null_mut());
         code(call!(
             self,
-            cuLaunchKernel(
-                function,
-                blocks,
-                1,
-                1,
-                BLOCK,
-                1,
-                1,
-                0,
-                stream,
-                parameters.as_mut_ptr(),
-                none
-            )
+            cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, values, none)
         ))
     }
 

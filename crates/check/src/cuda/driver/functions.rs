@@ -10,7 +10,8 @@ penstock_cuda_sys::driver_table! {
         needed {
             cuInit, cuDriverGetVersion, cuDeviceGetCount, cuDeviceGet, cuDeviceGetName,
             cuDeviceGetAttribute, cuDevicePrimaryCtxRetain, cuCtxCreate_v2, cuCtxSetCurrent,
-            cuCtxSynchronize, cuModuleLoadData, cuModuleGetFunction, cuMemHostAlloc, cuMemFreeHost,
+            cuCtxSynchronize, cuModuleLoadData, cuModuleLoadDataEx, cuModuleUnload,
+            cuModuleGetFunction, cuMemHostAlloc, cuMemFreeHost,
             cuMemHostRegister_v2, cuMemHostUnregister, cuStreamCreate, cuStreamDestroy_v2,
             cuStreamSynchronize, cuStreamQuery, cuStreamWaitEvent, cuEventCreate, cuEventDestroy_v2,
             cuEventRecord, cuEventSynchronize, cuEventQuery, cuMemAlloc_v2, cuMemFree_v2,
