@@ -39,6 +39,18 @@ struct Pair {
     int *to;
 };
 
+__global__ void fill(int *values, int count, int value) {
+    const int stride = blockDim.x * gridDim.x;
+    for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += stride)
+        values[at] = value;
+}
+
+__global__ void copy_all(int count, const int *from, int *to) {
+    const int stride = blockDim.x * gridDim.x;
+    for (int at = blockIdx.x * blockDim.x + threadIdx.x; at < count; at += stride)
+        to[at] = from[at];
+}
+
 __global__ void walk(Node *first, int *sum) {
     int total = 0;
     for (Node *node = first; node != nullptr; node = node->next) {
@@ -280,6 +292,30 @@ TEST(shared_copies_take_managed_memory_on_both_sides) {
     (void)cudaGetLastError();
     REQUIRE(cudaFree(shared));
     REQUIRE(cudaFree(other));
+}
+
+TEST(shared_what_follows_an_asynchronous_copy_sees_its_bytes) {
+    // Rows that are far apart, and large enough that they are not there at once.
+    constexpr int rows = 512, width = 4096, count = rows * width;
+    OnDevice<int> source(count), seen(count);
+    int *pinned = nullptr;
+    REQUIRE(cudaMallocHost(&pinned, count * sizeof(int)));
+    cudaStream_t stream;
+    REQUIRE(cudaStreamCreate(&stream));
+    for (int round = 1; round <= 5; round++) {
+        fill<<<64, 256>>>(source.data(), count, round);
+        REQUIRE(cudaDeviceSynchronize());
+        // The stream has nothing to do.
+        REQUIRE(cudaMemcpy2DAsync(pinned, width * sizeof(int), source.data(), width * sizeof(int),
+                                  width * sizeof(int), rows, cudaMemcpyDeviceToHost, stream));
+        copy_all<<<64, 256, 0, stream>>>(count, pinned, seen.data());
+        REQUIRE(cudaStreamSynchronize(stream));
+        int wrong = 0;
+        for (const int value : seen.to_host()) wrong += value != round;
+        EXPECT_EQUAL(wrong, 0);
+    }
+    REQUIRE(cudaStreamDestroy(stream));
+    REQUIRE(cudaFreeHost(pinned));
 }
 
 TEST(shared_a_kernel_sees_what_the_host_stores_while_it_runs) {

@@ -30,7 +30,7 @@ MEBI = 1 << 20
 # Numbers of system calls on x86-64.
 OPEN, SOCKET, CONNECT, FORK, KILL, PRCTL = 2, 41, 42, 57, 62, 157
 READ, CLOSE, PREAD, FALLOCATE, PROCESS_VM_READV = 0, 3, 17, 285, 310
-LANDLOCK_CREATE_RULESET = 444
+LANDLOCK_CREATE_RULESET, PIDFD_OPEN = 444, 434
 O_CREAT_WRITE = os.O_CREAT | os.O_WRONLY
 
 # Makes the call that `a` describes. Bit N of a[8] says that argument N is an offset in `b`. With
@@ -178,6 +178,10 @@ def opens_memory_of_the_daemon(node, kernel):
     return kernel.open(f"/proc/{node.daemon.pid}/mem") >= 0
 
 
+def makes_a_call_of_no_list(node, kernel):
+    return kernel.call(PIDFD_OPEN, os.getpid(), 0) >= 0
+
+
 def signals_the_daemon(node, kernel):
     return kernel.call(KILL, node.daemon.pid, 0) == 0
 
@@ -216,6 +220,7 @@ STOPPED_BY = {
     reads_memory_of_a_session_by_call: "basic",
     opens_memory_of_the_daemon: "basic" if os.getuid() == 0 else "off",
     signals_the_daemon: "calls",
+    makes_a_call_of_no_list: "calls",
     connects_out: "calls",
     connects_to_a_local_service: "calls",
     forks: "calls",

@@ -59,8 +59,6 @@ fn run() -> io::Result<()> {
         return Ok(());
     };
     log::begin(Log::Json);
-    // The folder of the trace is in no worker's reach, because traces of other sessions lie there.
-    penstock_link::begin_trace_of_worker();
     order.change_user()?;
     // A process that changes its user loses this request. If the daemon has ended meanwhile, the
     // first message to it fails.
@@ -68,6 +66,8 @@ fn run() -> io::Result<()> {
     // Compilers get nothing that the worker reads from now on.
     let (control, foreman) = builder::engage(control, &order);
     let control = Arc::new(control);
+    // The folder of the trace will be out of reach, because traces of other sessions lie there.
+    penstock_link::begin_trace_of_worker();
     // From the next line on, the threads that the worker starts and the drivers that it loads are
     // restricted.
     let begun = order.begin();

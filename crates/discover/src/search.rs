@@ -67,7 +67,8 @@ fn parts(service: &ResolvedService) -> Answer<'_> {
 
 /// Returns an address if it is valid here.
 fn valid(address: &ScopedIp) -> Option<IpAddr> {
-    let ip = address.to_ip_addr();
+    // An address of IPv4 in the form of IPv6 leads to the same place.
+    let ip = address.to_ip_addr().to_canonical();
     let has_own = |card: &InterfaceId| answer::is_of_card(&ip, &card.get_addrs());
     let is_valid = !answer::is_of_network(&ip)
         || match address {

@@ -216,7 +216,7 @@ impl Line {
                 let paths: Vec<_> = without.paths.iter().map(|path| Way::name(*path)).collect();
                 let paths = paths.join(", ");
                 let word = if without.is_failure { "failed" } else { "skipped" };
-                let (devices, reason) = (without.devices, &without.reason);
+                let (devices, reason) = (without.devices, table::printable(&without.reason));
                 table::say(&format!("{word}: {paths} with {devices} devices: {reason}"));
             }
             Progress::Begin { kind, path, bytes, devices } if self.is_shown => {

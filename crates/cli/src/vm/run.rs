@@ -68,7 +68,7 @@ pub fn run(args: &VmRunArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(match report.end {
         End::Exit(status) => status,
         End::NotStarted { status, why } => {
-            table::say(&format!("in the guest: {why}"));
+            table::say(&format!("in the guest: {}", table::printable(&why)));
             status
         }
         End::TooLong => {

@@ -77,9 +77,10 @@ pub(crate) struct AddressSpace {
     context: Arc<Context>,
     /// First address of the device.
     first: u64,
-    /// Number of addresses that are reserved in this process for the device; 0 if its addresses
-    /// are not those of a process.
-    window_bytes: u64,
+    /// Number of addresses that its arenas can take.
+    span_bytes: u64,
+    /// Whether these addresses are reserved in this process. If not, no process has them.
+    has_window: bool,
     /// Bytes of the first arena. Each further arena is twice as large as the one before, or as
     /// large as the allocation that needs it.
     step_bytes: u64,
@@ -158,14 +159,15 @@ impl AddressSpace {
         } else {
             (arena_bytes().unwrap_or(step).min(largest), total)
         };
-        let window_bytes = address::span(total, ARENAS_MAX);
+        let span_bytes = address::span(total, ARENAS_MAX);
         // The reservation names the device by the number that identifies it.
         let window = address::window(device)
-            .filter(|start| !is_native && reserved::reserve(*start, *start, window_bytes));
+            .filter(|start| !is_native && reserved::reserve(*start, *start, span_bytes));
         Self {
             context: context.clone(),
             first: window.unwrap_or(address::first(device)),
-            window_bytes: window.map_or(0, |_| window_bytes),
+            span_bytes,
+            has_window: window.is_some(),
             step_bytes,
             largest,
             has_one_arena,
@@ -177,13 +179,13 @@ impl AddressSpace {
 
     /// Returns whether its addresses are reserved in this process.
     pub(crate) fn has_window(&self) -> bool {
-        self.window_bytes > 0
+        self.has_window
     }
 
     /// Returns whether this process must have nothing at the address, because the device may have
     /// memory there.
     pub(crate) fn may_have(&self, address: u64) -> bool {
-        !self.has_window() || address.wrapping_sub(self.first) < self.window_bytes
+        address.wrapping_sub(self.first) < self.span_bytes
     }
 
     /// Returns whether the address is in one of the arenas and CUDA's own driver chose it.

@@ -198,9 +198,13 @@ fn compile(device: &Device, translation: &Translation, part: &mut BuiltPart) -> 
         let report = program.build_info(&device.pool, CL_PROGRAM_BUILD_LOG).unwrap_or_default();
         let report = String::from_utf8_lossy(&report);
         let report = report.trim_end_matches('\0').trim();
+        let kernel = translation.kernels.first().map_or("", |kernel| kernel.name.as_str());
         notice::once_about(
-            "build",
-            format_args!("the device's compiler refused translated code: {error}\n{report}"),
+            &format!("build {kernel}"),
+            format_args!(
+                "the device's compiler refused the code of the kernel {}: {error}\n{report}",
+                shorten(kernel)
+            ),
         );
         return Err(of_error(&error));
     }

@@ -30,8 +30,13 @@ pub(crate) enum CopyMode {
 }
 
 impl CopyMode {
-    /// Returns whether a read into this memory returns before the read has ended.
+    /// Returns whether a read into this memory returns before the read has ended. Memory that
+    /// kernels use at the same address has its bytes when the function returns, because the next
+    /// command may read them there, and nothing in the pool knows that the two are one memory.
     pub(super) fn is_late(self, to: Bytes) -> bool {
+        if host::joint(to.address() as u64, to.size() as u64).is_some() {
+            return false;
+        }
         match self {
             Self::Now => false,
             Self::Later => host::is_registered(to.address(), to.size()),

@@ -65,8 +65,9 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
 /// Implements `cuMemHostAlloc`: allocates and registers memory. "The pointer value through which
 /// allocated host memory may be accessed in kernels on all devices that support unified addressing
 /// is the same as the pointer value through which that memory is accessed on the host", whatever
-/// the flags. So it is memory of the unified device, if there is one. Otherwise it is plain pages,
-/// except if the program asks for memory that kernels see and the device has such memory.
+/// the flags. So on the unified device it is memory of that device. On the others it is plain
+/// pages, whose copies wait for nothing but their stream, except if the program asks for memory
+/// that kernels see and the device has such memory.
 pub(crate) fn allocate(context: &Context, size: usize, flags: u32) -> CuResult<usize> {
     const KNOWN: u32 =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -74,15 +75,18 @@ pub(crate) fn allocate(context: &Context, size: usize, flags: u32) -> CuResult<u
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let own = &context.device;
-    let is_for_own = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0 && own.can_map_host_memory();
-    let device = if is_for_own { Some(own) } else { platform::unified() };
-    let Some(device) = device else { return allocate_pages(size, flags) };
-    let block = match MappedBlock::new(device, context.number(), size) {
-        // The node of the unified device may be lost, which does not concern this device.
-        Err(_) if device.ordinal != own.ordinal => return allocate_pages(size, flags),
-        made => made?,
-    };
-    Ok(enter(block.address(), size, flags, RangeMemory::Mapped(block)))
+    let is_unified = platform::unified().is_some_and(|unified| unified.ordinal == own.ordinal);
+    let is_asked_for = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0 && own.can_map_host_memory();
+    if !is_unified && !is_asked_for {
+        return allocate_pages(size, flags);
+    }
+    match MappedBlock::new(own, context.number(), size) {
+        Ok(block) => Ok(enter(block.address(), size, flags, RangeMemory::Mapped(block))),
+        // The device's memory is full, or the block is larger than the device makes. The host may
+        // have more, and copies need no more than pages.
+        Err(_) if !is_asked_for => allocate_pages(size, flags),
+        Err(error) => Err(error),
+    }
 }
 
 fn allocate_pages(size: usize, flags: u32) -> CuResult<usize> {

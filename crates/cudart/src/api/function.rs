@@ -18,6 +18,13 @@ entry! {
             return Err(RtError::INVALID_VALUE);
         }
         let function = function(current, func)?;
+        // Every driver knows this one, and it fails for a kernel that cannot run.
+        let mut max_threads_per_block = 0;
+        current.driver.cuFuncGetAttribute(
+            &raw mut max_threads_per_block,
+            CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+            function,
+        )?;
         // An attribute that the driver does not know is zero.
         let get = |attribute| {
             let mut value = 0;
@@ -31,7 +38,7 @@ entry! {
             shared_size_bytes: bytes(CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES),
             const_size_bytes: bytes(CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES),
             local_size_bytes: bytes(CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
-            max_threads_per_block: get(CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
+            max_threads_per_block,
             num_regs: get(CU_FUNC_ATTRIBUTE_NUM_REGS),
             ptx_version: get(CU_FUNC_ATTRIBUTE_PTX_VERSION),
             binary_version: get(CU_FUNC_ATTRIBUTE_BINARY_VERSION),
