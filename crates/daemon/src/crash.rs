@@ -67,3 +67,16 @@ pub(crate) fn found() -> Option<(Status, String)> {
     let text = format!("a kernel, or the driver for it, {what} ({name})");
     Some((cuda::status(code), text))
 }
+
+/// Ends this process by the signal of its fault, if there was one, so that the daemon and the
+/// system see what has ended it.
+pub(crate) fn end() {
+    let signal = SIGNAL.load(Ordering::Acquire);
+    if signal != 0 {
+        // SAFETY: the default action of these signals ends the process, whatever its threads do.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
+    }
+}

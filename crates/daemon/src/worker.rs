@@ -251,6 +251,7 @@ fn serve(
         };
         let why = why.unwrap_or_else(|| "the client hung up while a driver was busy".to_owned());
         tracing::info!(why, "the session ends");
+        crash::end();
         _ = control.send(&ToDaemon::Ended(why), None);
         // No return from `main`: drivers' exit handlers wait for kernels and may crash.
         crate::sys::exit_now(0)
