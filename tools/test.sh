@@ -17,7 +17,11 @@ export PROFILE=proof RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarning
 # PENSTOCK_BIN names another build.
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$CARGO_TARGET_DIR/$PROFILE}
 case " $* " in
-    *" --only"* | *" --repeat"* | *" --list "* | *" --help "* | *" -h "*) ;;
+    *" --list "* | *" --help "* | *" -h "*) ;;
+    *" --only"* | *" --repeat"*)
+        # A build by hand leaves the libraries of CUDA programs as they were.
+        [ ! -e "$PENSTOCK_BIN/libpenstock_cuda.so" ] || tools/cuda/link.sh "$PENSTOCK_BIN" || exit 1
+        ;;
     *)
         # A build of a fresh clone never reads what incremental compilation saves: 6 GB beside 3 GB
         # of results. Cargo keeps the incremental build of the inner loop beside this one.

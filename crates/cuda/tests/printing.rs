@@ -3,8 +3,6 @@
 
 mod common;
 
-use std::io::{Read as _, Seek as _};
-use std::os::fd::AsRawFd as _;
 use std::ptr::null_mut;
 
 use common::*;
@@ -53,26 +51,7 @@ const PRINTS: &str = r#"
 
 /// Runs `work` and returns what it prints on standard output, as sorted lines.
 fn printed(work: impl FnOnce()) -> Vec<String> {
-    let path = std::env::temp_dir().join(format!("penstock-cuda-printing-{}", std::process::id()));
-    let mut file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path)
-        .unwrap();
-    // SAFETY: descriptor 1 belongs to this process.
-    let kept = unsafe { libc::dup(1) };
-    // SAFETY: both descriptors belong to this process, and nothing else prints meanwhile.
-    unsafe { libc::dup2(file.as_raw_fd(), 1) };
-    work();
-    // SAFETY: both descriptors belong to this process.
-    unsafe { libc::dup2(kept, 1) };
-    let mut text = String::new();
-    file.rewind().unwrap();
-    file.read_to_string(&mut text).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    let mut lines: Vec<_> = text.lines().map(str::to_owned).collect();
+    let mut lines: Vec<_> = written(1, work).lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines
 }

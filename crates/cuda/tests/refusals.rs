@@ -4,8 +4,6 @@
 mod common;
 
 use std::fmt::Write as _;
-use std::io::{Read as _, Seek as _};
-use std::os::fd::AsRawFd as _;
 use std::ptr::null_mut;
 
 use common::*;
@@ -44,25 +42,6 @@ fn text(padding: usize) -> String {
     text
 }
 
-/// Runs `work` and returns what it writes to standard error.
-fn told(work: impl FnOnce()) -> String {
-    let path = std::env::temp_dir().join(format!("penstock-cuda-refusals-{}", std::process::id()));
-    let mut options = std::fs::File::options();
-    let mut file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
-    // SAFETY: descriptor 2 belongs to this process.
-    let kept = unsafe { libc::dup(2) };
-    // SAFETY: both descriptors belong to this process.
-    unsafe { libc::dup2(file.as_raw_fd(), 2) };
-    work();
-    // SAFETY: both descriptors belong to this process.
-    unsafe { libc::dup2(kept, 2) };
-    let mut text = String::new();
-    file.rewind().unwrap();
-    file.read_to_string(&mut text).unwrap();
-    std::fs::remove_file(&path).unwrap();
-    text
-}
-
 /// Launches all kernels that are served, and looks at the variable that they share.
 fn run_served(module: CUmodule) {
     let (mut x, mut bytes) = (0, 0);
@@ -91,7 +70,7 @@ fn an_unknown_instruction_refuses_its_kernels_and_no_others() {
             cuFuncGetAttribute(&raw mut value, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, refused[2])
         });
         assert_eq!(value, 0);
-        let lines = told(|| {
+        let lines = written(2, || {
             for kernel in refused {
                 assert_eq!(launch(kernel, 1, 1, null_mut(), &[0]), CUDA_ERROR_NOT_SUPPORTED);
                 // SAFETY: handles are checked and never followed.

@@ -77,7 +77,7 @@ pub enum Place {
 pub enum Mask {
     /// Those that the branches and loops around have counted.
     Here,
-    /// Those of the lane's group of so many lanes, as far as they are here.
+    /// Those of the lane's group that are here. The number is the group's size in lanes.
     Group(u32),
     All,
 }
@@ -117,7 +117,7 @@ impl Fold {
 /// What lanes of a warp tell each other.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, PartialEq, Eq)]
 pub enum Exchange {
-    /// Takes a register of another lane, in segments of so many lanes. `holds` adds one if the
+    /// Takes a register of another lane, in segments of `segment` lanes. `holds` adds one if the
     /// lane lies in the segment.
     Shuffle {
         mode: Shuffle,

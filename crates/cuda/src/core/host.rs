@@ -10,9 +10,8 @@ use penstock_process::Lock;
 
 use super::context::Context;
 use super::device::Device;
-use super::managed::Advice;
+use super::managed::{self, Advice};
 use super::mapped::MappedBlock;
-use super::platform;
 use crate::edge::{CuResult, Object as _, Pages};
 
 struct Range {
@@ -75,7 +74,7 @@ pub(crate) fn allocate(context: &Context, size: usize, flags: u32) -> CuResult<u
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     let own = &context.device;
-    let is_unified = platform::unified().is_some_and(|unified| unified.ordinal == own.ordinal);
+    let is_unified = managed::is_on(own);
     let is_asked_for = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0 && own.can_map_host_memory();
     if !is_unified && !is_asked_for {
         return allocate_pages(size, flags);

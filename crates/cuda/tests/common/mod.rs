@@ -2,7 +2,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each file of tests uses some of it")]
 
 use std::ffi::{CString, c_void};
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
+use std::os::fd::AsRawFd as _;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -288,3 +289,23 @@ $loop:
     ret;
 }
 ";
+
+/// Runs `work` and returns what the process writes to a descriptor, 1 or 2, meanwhile. All threads
+/// share the descriptor, so the file of such a test has no other test.
+pub fn written(descriptor: i32, work: impl FnOnce()) -> String {
+    let path = std::env::temp_dir().join(format!("penstock-cuda-written-{}", std::process::id()));
+    let mut options = std::fs::File::options();
+    let mut file = options.read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    // SAFETY: the descriptor belongs to this process.
+    let kept = unsafe { libc::dup(descriptor) };
+    // SAFETY: both descriptors belong to this process.
+    unsafe { libc::dup2(file.as_raw_fd(), descriptor) };
+    work();
+    // SAFETY: both descriptors belong to this process.
+    unsafe { libc::dup2(kept, descriptor) };
+    let mut text = String::new();
+    file.rewind().unwrap();
+    file.read_to_string(&mut text).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    text
+}

@@ -2,12 +2,12 @@
 
 use std::ffi::{c_char, c_uint, c_void};
 
-use penstock_cuda_sys::driver::{CUkernel, CUlibrary};
+use penstock_cuda_sys::driver::{CUdeviceptr, CUkernel, CUlibrary};
 
 use crate::core::context::current;
 use crate::core::registry::add_function;
 use crate::core::store;
-use crate::edge::{RtError, entry};
+use crate::edge::{RtError, RtResult, entry};
 
 entry! {
     /// Loads device code. Driver and runtime use the same options.
@@ -71,30 +71,41 @@ entry! {
     fn cudaLibraryGetGlobal(
         address: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char,
     ) {
-        let current = current()?;
-        if name.is_null() {
-            return Err(RtError::INVALID_VALUE);
-        }
-        let (mut at, mut size) = (0, 0);
-        current.driver.cuLibraryGetGlobal(&raw mut at, &raw mut size, library, name)?;
-        let at = usize::try_from(at).map_err(|_| RtError::INVALID_VALUE)?;
-        store(address, std::ptr::without_provenance_mut(at));
-        store(bytes, size);
-        Ok(())
+        let driver = current()?.driver;
+        variable(address, bytes, name, |at, size| {
+            driver.cuLibraryGetGlobal(at, size, library, name)
+        })
     }
     /// Returns address and size of a managed variable of a library.
     fn cudaLibraryGetManaged(
         address: *mut *mut c_void, bytes: *mut usize, library: CUlibrary, name: *const c_char,
     ) {
-        let current = current()?;
-        if name.is_null() {
-            return Err(RtError::INVALID_VALUE);
-        }
-        let (mut at, mut size) = (0, 0);
-        current.driver.cuLibraryGetManaged(&raw mut at, &raw mut size, library, name)?;
-        let at = usize::try_from(at).map_err(|_| RtError::INVALID_VALUE)?;
-        store(address, std::ptr::without_provenance_mut(at));
-        store(bytes, size);
-        Ok(())
+        let driver = current()?.driver;
+        variable(address, bytes, name, |at, size| {
+            driver.cuLibraryGetManaged(at, size, library, name)
+        })
     }
+}
+
+/// Stores the address and the size of a variable that `find` gets from the driver by its name.
+///
+/// # Safety
+/// `address` and `bytes` are null or valid for a write.
+unsafe fn variable(
+    address: *mut *mut c_void,
+    bytes: *mut usize,
+    name: *const c_char,
+    find: impl FnOnce(*mut CUdeviceptr, *mut usize) -> RtResult,
+) -> RtResult {
+    if name.is_null() {
+        return Err(RtError::INVALID_VALUE);
+    }
+    let (mut at, mut size) = (0, 0);
+    find(&raw mut at, &raw mut size)?;
+    let at = usize::try_from(at).map_err(|_| RtError::INVALID_VALUE)?;
+    // SAFETY: the caller upholds the contract of this function.
+    unsafe { store(address, std::ptr::without_provenance_mut(at)) };
+    // SAFETY: the caller upholds the contract of this function.
+    unsafe { store(bytes, size) };
+    Ok(())
 }

@@ -29,31 +29,31 @@ pub(crate) struct Way {
 
 /// Returns [`Side::Device`] if the driver knows the address as device memory.
 pub(crate) fn side_of(current: Current, pointer: *const c_void) -> Side {
-    let mut kind: c_uint = 0;
-    // SAFETY: the pointer is valid for a write of this attribute's answer, a `c_uint`.
-    let known = unsafe {
-        current.driver.cuPointerGetAttribute(
-            (&raw mut kind).cast(),
-            CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
-            device_pointer(pointer),
-        )
-    };
-    if known.is_ok() && kind == CU_MEMORYTYPE_DEVICE { Side::Device } else { Side::Host }
+    match attribute(current, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) {
+        Some(CU_MEMORYTYPE_DEVICE) => Side::Device,
+        _ => Side::Host,
+    }
 }
 
 /// Returns whether the host may use the memory of a device at an address.
 pub(crate) fn is_managed(current: Current, pointer: *const c_void) -> bool {
-    // Some drivers write only one byte of the answer. The other bytes stay zero.
-    let mut managed: c_uint = 0;
-    // SAFETY: the pointer is valid for a write of this attribute's answer, at most a `c_uint`.
+    attribute(current, CU_POINTER_ATTRIBUTE_IS_MANAGED, pointer).is_some_and(|managed| managed != 0)
+}
+
+/// Asks the driver for an attribute of an address whose answer is at most a `c_uint`. Returns
+/// `None` if the driver does not know the address.
+fn attribute(current: Current, attribute: c_uint, pointer: *const c_void) -> Option<c_uint> {
+    // Some drivers write only one byte of a Boolean answer. The other bytes stay zero.
+    let mut answer: c_uint = 0;
+    // SAFETY: the pointer is valid for a write of the answer, at most a `c_uint`.
     let known = unsafe {
         current.driver.cuPointerGetAttribute(
-            (&raw mut managed).cast(),
-            CU_POINTER_ATTRIBUTE_IS_MANAGED,
+            (&raw mut answer).cast(),
+            attribute,
             device_pointer(pointer),
         )
     };
-    known.is_ok() && managed != 0
+    known.is_ok().then_some(answer)
 }
 
 /// Converts the address of device memory to the driver's type.

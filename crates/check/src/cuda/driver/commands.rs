@@ -173,7 +173,7 @@ impl Driver {
         self.start(function, [blocks, BLOCK], stream, &mut parameters)
     }
 
-    /// Launches a kernel with so many blocks of so many threads.
+    /// Launches a kernel with this number of blocks, each with this number of threads.
     pub(super) fn start(
         &self,
         function: CUfunction,

@@ -99,7 +99,7 @@ impl Block<'_> {
                 }
             }
             // "match.any: d is the mask of the non-exited threads in membermask whose a has the
-            // same value; match.all: the mask of all if all have the same value, else 0".
+            // same value; match.all: d is this membermask if all have the same value, else 0".
             Exchange::Match { all: wants_all, from } => {
                 let value = |thread: usize| self.value(thread, Value::Register(*from));
                 let own = value(thread);
