@@ -8,11 +8,12 @@ use super::effects::keeps_bits;
 use super::ending::{self, Failing};
 use super::error::TranslateError;
 use super::flow::{ControlFlow, LiveJoins};
+use super::kept::KeptRegisters;
 use super::linear::LinearSums;
 use super::options::Options;
 use super::writer::Writer;
 use super::{agree, broadcast, convergence, effects};
-use crate::ir::{Entry, Function, Module, Space, Statement, Type};
+use crate::ir::{Entry, Function, Module, RegisterId, Space, Statement, Type};
 
 /// The text between the braces of a kernel, and what the text uses.
 pub(super) struct KernelBody {
@@ -78,6 +79,7 @@ impl KernelBody {
             uniform: &uniform,
             at: 0,
             is_machine,
+            kept: is_machine.then(|| KeptRegisters::of(function, &flow)).unwrap_or_default(),
             uses_lid: false,
             uses_shared: false,
             uses_frame: false,
@@ -190,9 +192,13 @@ impl Writer<'_> {
         if self.uses_sums && !self.is_machine {
             text.push_str("if (lid == 0) wr[0] = 0;\nbarrier(CLK_LOCAL_MEM_FENCE);\n");
         }
-        for (index, register) in self.function.registers.iter().enumerate() {
+        self.kept.declare(text);
+        for (index, (id, register)) in
+            (0..).map(RegisterId).zip(&self.function.registers).enumerate()
+        {
             let ty = register_type(register.ty);
             match register.lanes {
+                1 if self.kept.has(id) => {}
                 1 => {
                     let _ = writeln!(text, "{ty} r{index};");
                 }

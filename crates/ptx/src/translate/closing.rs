@@ -51,7 +51,7 @@ type Edge = (usize, usize);
 
 /// The edges that must be closed. All edges with the same value, which is the block of a barrier
 /// and the block behind the edges, share a block.
-type OpenEdges = HashMap<Edge, (usize, usize)>;
+type OpenEdges = BTreeMap<Edge, (usize, usize)>;
 
 /// Closes the branches of a kernel that contain barriers. Returns whether that is impossible, so
 /// that the kernel must become a state machine.

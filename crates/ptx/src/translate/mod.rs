@@ -72,6 +72,7 @@ mod half;
 mod inline;
 mod integer;
 mod jump;
+mod kept;
 mod kernel;
 mod linear;
 mod lvalue;

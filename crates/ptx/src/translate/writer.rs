@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::c_type::register_type;
 use super::ending::Failing;
 use super::flow::{ControlFlow, LiveJoins};
+use super::kept::KeptRegisters;
 use super::linear::LinearSums;
 use super::options::Options;
 use super::uniform::Uniformity;
@@ -29,6 +31,8 @@ pub(super) struct Writer<'a> {
     /// Index of the current statement.
     pub at: usize,
     pub is_machine: bool,
+    /// The registers that are no variables.
+    pub kept: KeptRegisters,
     pub uses_lid: bool,
     pub uses_shared: bool,
     pub uses_frame: bool,
@@ -67,9 +71,9 @@ impl Writer<'_> {
         self.lines.push(TextLine { step: None, text: text.to_owned() });
     }
 
-    /// Returns the C variable of a register.
+    /// Returns the C object of a register.
     pub(super) fn name(&self, id: RegisterId) -> String {
-        format!("r{}", id.0)
+        self.kept.object(id, register_type(self.function.registers[id.index()].ty))
     }
 
     pub(super) fn step_unit(&self, id: RegisterId) -> i64 {
