@@ -79,7 +79,7 @@ impl KernelBody {
             uniform: &uniform,
             at: 0,
             is_machine,
-            kept: is_machine.then(|| KeptRegisters::of(function, &flow)).unwrap_or_default(),
+            kept: KeptRegisters::default(),
             uses_lid: false,
             uses_shared: false,
             uses_frame: false,

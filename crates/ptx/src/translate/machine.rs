@@ -22,6 +22,7 @@ use std::fmt::Write as _;
 use super::control::{Fault, name_number};
 use super::effects::is_meeting;
 use super::error::TranslateError;
+use super::kept::KeptRegisters;
 use super::warp::Exchange;
 use super::writer::Writer;
 use crate::ir::{BARRIERS, Function, Instruction, Opcode, Statement, Stop, Type, WARP_SIZE};
@@ -87,6 +88,7 @@ pub(super) fn declare(function: &Function, threads: u32, text: &mut String) {
 
 impl Writer<'_> {
     pub(super) fn write_machine(&mut self) -> Result<(), TranslateError> {
+        self.kept = KeptRegisters::of(self.function, self.flow);
         self.uses_barriers = true;
         self.uses_faults = true;
         self.next_state = u32::try_from(self.flow.blocks.len()).unwrap_or(u32::MAX);
