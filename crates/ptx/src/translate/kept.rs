@@ -1,11 +1,12 @@
-//! The registers of a state machine that live from one state to another. They are elements of
-//! arrays, and the others are variables.
+//! The registers of a state machine that live from one state to another. If there are many, they
+//! are elements of arrays. All other registers are variables.
 //!
 //! As variables, all of them would meet where the machine chooses its next state. PoCL (3.1) makes
 //! memory of such a variable, and asks of each whether it has the same value in all threads. For
 //! each it copies what it knows about the whole kernel, and it forgets the answers about others on
 //! the way to a `no`. CUB's radix sort has 921 such registers in 410 states: 128 s to compile with
-//! variables and 14 s with arrays. PoCL answers `no` at once about an array.
+//! variables and 14 s with arrays. PoCL answers `no` at once about an array. But a kernel with
+//! arrays runs about half as fast.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,6 +15,11 @@ use super::c_type::register_type;
 use super::effects::{self, is_meeting};
 use super::flow::ControlFlow;
 use crate::ir::{Function, RegisterId, Statement};
+
+/// Number of registers that live from one state to another from which on they are elements of
+/// arrays. The time to compile variables grows with the cube of their number, and is about three
+/// seconds here.
+const ARRAYS_MIN: usize = 256;
 
 /// Where a register lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +44,13 @@ pub(super) struct KeptRegisters {
 
 impl KeptRegisters {
     /// Finds the registers of a state machine that are needed behind the state that writes them.
+    /// Returns none if they are few.
     pub(super) fn of(function: &Function, flow: &ControlFlow) -> Self {
         let mut kept = Self::default();
         let places = places(function, flow);
+        if places.iter().filter(|place| **place == Place::Kept).count() < ARRAYS_MIN {
+            return kept;
+        }
         for (register, place) in function.registers.iter().zip(places) {
             let index = (place == Place::Kept && register.lanes == 1).then(|| {
                 let length = kept.lengths.entry(register_type(register.ty)).or_default();
@@ -71,10 +81,14 @@ impl KeptRegisters {
         }
     }
 
-    /// Returns a statement that does nothing. A compiler cannot know this, because it does not know
-    /// that no control block has the address 1. As the statement names elements that the compiler
-    /// does not know either, the compiler cannot turn the elements into variables.
-    pub(super) fn hold(&self) -> String {
+    /// Returns a statement that does nothing, if there are arrays. A compiler cannot know this,
+    /// because it does not know that no control block has the address 1. As the statement names
+    /// elements that the compiler does not know either, the compiler cannot turn the elements into
+    /// variables.
+    pub(super) fn hold(&self) -> Option<String> {
+        if self.lengths.is_empty() {
+            return None;
+        }
         let mut text = String::from("if (control == 1UL) {");
         for (ty, length) in &self.lengths {
             let _ = write!(
@@ -83,7 +97,7 @@ impl KeptRegisters {
             );
         }
         text.push_str(" }");
-        text
+        Some(text)
     }
 }
 

@@ -108,7 +108,9 @@ impl Writer<'_> {
         if has_stops(self.function, Stop::Yield) {
             self.line("if (lid == 0) busy = 0;");
         }
-        self.line(&self.kept.hold());
+        if let Some(hold) = self.kept.hold() {
+            self.line(&hold);
+        }
         self.line(&format!("barrier({all});"));
         self.line("for (;;) {\nround++;\nif (!waits) for (;;) switch (pc) {");
         let body = self.function.body.as_deref().unwrap_or_default();

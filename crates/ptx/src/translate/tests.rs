@@ -576,12 +576,20 @@ fn a_machine_asks_for_one_thread_at_a_time() {
 }
 
 #[test]
-fn registers_that_a_machine_needs_in_another_state_are_elements_of_arrays() {
-    let text = source(
-        "setp.ne.u32 %p2, %r1, 0; @%p2 bra L; mov.u32 %r4, 7; add.u32 %r5, %r4, %r1;
-        bar.warp.sync 1; st.global.u32 [%rd2], %r5; L: ret;",
-    );
-    let (kept, own) = (text.matches("kept_uint[1] = ").count(), text.matches("uint r").count());
-    assert!(text.contains("uint kept_uint[2];") && kept == 1, "{text}");
-    assert!(own > 0 && text.contains("if (control == 1UL) {"), "{text}");
+fn many_registers_that_a_machine_needs_in_other_states_are_elements_of_arrays() {
+    let text = |count: u32| {
+        let set = (0..count).map(|index| format!("mov.u32 %k{index}, %r1; "));
+        let add = (0..count).map(|index| format!("add.u32 %r5, %r5, %k{index}; "));
+        source(&format!(
+            ".reg .b32 %k<{count}>; setp.ne.u32 %p2, %r1, 0; @%p2 bra L; mov.u32 %r4, 7; {}
+            bar.warp.sync 1; mov.u32 %r5, %r4; {} st.global.u32 [%rd2], %r5; L: ret;",
+            set.collect::<String>(),
+            add.collect::<String>()
+        ))
+    };
+    // Those of the loop, %r1, %r4 and %rd2 are needed behind the meeting, and %r5 is not.
+    let (few, many) = (text(100), text(300));
+    assert!(!few.contains("kept_") && !few.contains("control == 1UL"), "{few}");
+    assert!(many.contains("uint kept_uint[302];") && many.contains("ulong kept_ulong[1];"));
+    assert!(many.contains("if (control == 1UL) {") && many.matches("uint r").count() > 0);
 }
