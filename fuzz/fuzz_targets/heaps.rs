@@ -11,7 +11,10 @@ const BYTES: u64 = 4096;
 const PART_BYTES: u64 = penstock_ggas::layout::FLAGS_BYTES as u64 + BYTES;
 
 /// A frame that may well be right: random bytes hardly ever are one. Numbers are taken from both ends of their range and beyond.
-fn frame(&(kind, pe, at, length, signal_at, signal): &(u8, u8, u16, u16, u16, u64)) -> Frame {
+/// Kind, PE, place, length, place of a signal, and signal.
+type FrameParts = (u8, u8, u16, u16, u16, u64);
+
+fn frame(&(kind, pe, at, length, signal_at, signal): &FrameParts) -> Frame {
     let near = |number: u16| match number % 4 {
         0 => u64::from(number) % 64 * 8,
         1 => PART_BYTES - u64::from(number) % 64 * 8,
@@ -39,20 +42,20 @@ fn hear(bytes: &[u8], cut: usize) {
     }
 }
 
-fuzz_target!(|input: (usize, Vec<(u8, u8, u16, u16, u16, u64)>, &[u8])| {
+fuzz_target!(|input: (usize, Vec<FrameParts>, &[u8])| {
     let (cut, frames, bytes) = input;
-    if let Some(hello) = bytes.first_chunk() {
-        if let Ok(hello) = Hello::decode(hello) {
-            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
-        }
+    if let Some(hello) = bytes.first_chunk()
+        && let Ok(hello) = Hello::decode(hello)
+    {
+        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
     }
     if let Some(verdict) = bytes.first_chunk() {
         _ = decode_verdict(verdict);
     }
-    if let Some(header) = bytes.first_chunk::<FRAME_BYTES>() {
-        if let Ok(frame) = Frame::decode(header) {
-            assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
-        }
+    if let Some(header) = bytes.first_chunk::<FRAME_BYTES>()
+        && let Ok(frame) = Frame::decode(header)
+    {
+        assert_eq!(Frame::decode(&frame.encode()), Ok(frame));
     }
     hear(bytes, cut);
     let mut sent = Vec::new();

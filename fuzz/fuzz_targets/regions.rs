@@ -185,9 +185,8 @@ fn pump(script: &mut Script<'_>, worker: &UnixStream, client: &UnixStream, part:
                 Ok(count) => _ = to.write(&bytes[..count]),
                 Err(_) => {}
             }
-            match script.byte() {
-                it @ 1..=40 => _ = to.write(&[[b'R', b'W', it as u8][it % 3]]),
-                _ => {}
+            if let it @ 1..=40 = script.byte() {
+                _ = to.write(&[[b'R', b'W', it as u8][it % 3]]);
             }
         }
         script.scribble(part);
