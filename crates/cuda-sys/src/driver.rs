@@ -153,14 +153,26 @@ pub const CUDA_ARRAY3D_SURFACE_LDST: c_uint = 2;
 pub const CUDA_ARRAY3D_CUBEMAP: c_uint = 4;
 pub const CUDA_ARRAY3D_TEXTURE_GATHER: c_uint = 8;
 
+pub const CU_JIT_THREADS_PER_BLOCK: c_uint = 1;
+pub const CU_JIT_WALL_TIME: c_uint = 2;
 pub const CU_JIT_INFO_LOG_BUFFER: c_uint = 3;
 pub const CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: c_uint = 4;
 pub const CU_JIT_ERROR_LOG_BUFFER: c_uint = 5;
 pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
+pub const CU_JIT_TARGET_FROM_CUCONTEXT: c_uint = 8;
+pub const CU_JIT_TARGET: c_uint = 9;
+pub const CU_JIT_FALLBACK_STRATEGY: c_uint = 10;
+pub const CU_JIT_GLOBAL_SYMBOL_NAMES: c_uint = 17;
+pub const CU_JIT_GLOBAL_SYMBOL_COUNT: c_uint = 19;
+/// Larger than any option of CUDA 12 and 13.
+pub const CU_JIT_NUM_OPTIONS: c_uint = 36;
 
 pub const CU_JIT_INPUT_CUBIN: c_uint = 0;
 pub const CU_JIT_INPUT_PTX: c_uint = 1;
 pub const CU_JIT_INPUT_FATBINARY: c_uint = 2;
+pub const CU_JIT_INPUT_OBJECT: c_uint = 3;
+pub const CU_JIT_INPUT_LIBRARY: c_uint = 4;
+pub const CU_JIT_INPUT_NVVM: c_uint = 5;
 
 pub const CU_GET_PROC_ADDRESS_LEGACY_STREAM: u64 = 1;
 pub const CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM: u64 = 2;

@@ -39,7 +39,7 @@ pub enum LinkProblem {
     #[error("Prototype doesn't match for '{name}' in '{module}', first defined in '{first}'")]
     Prototype { name: String, module: String, first: String },
     /// One of two declarations is that of a kernel.
-    #[error("Function '{name}' not declared __global__ in '{module}' and '{first}' alike")]
+    #[error("Function '{name}' not declared __global__ in all source files: '{first}', '{module}'")]
     Kernel { name: String, module: String, first: String },
     /// Two declarations of a variable have different sizes.
     #[error("Size doesn't match for '{name}' in '{module}', first specified in '{first}'")]
@@ -53,7 +53,7 @@ pub enum LinkProblem {
     )]
     Managed { name: String, module: String, first: String },
     /// A `.common` variable is larger than the one with an initial value.
-    #[error("Common symbol '{name}' in '{module}' has larger size than initialization")]
+    #[error("Common symbol '{name}' in file '{module}' has larger size than initialization")]
     Common { name: String, module: String },
 }
 
