@@ -21,6 +21,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
     INVALID_PTX = 218,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
@@ -230,31 +231,38 @@ int cuModuleUnload(struct module *module) {
     free(module);
     return OK;
 }
-/* The linker joins the texts behind the headers of fat binaries (16 bytes each). */
+/* The linker joins the texts behind the headers of fat binaries (16 bytes each). A text of machine
+ * code is refused, and one that uses what nobody defines at the end. */
 struct link {
     char text[512];
+    char *log;
 };
 int cuLinkCreate_v2(unsigned count, unsigned *options, void **values, struct link **link) {
     CONTEXT();
-    (void)options;
-    (void)values;
     note("cuLinkCreate");
     *link = calloc(1, sizeof **link);
     strcpy((*link)->text, "STANDIN");
-    return count ? INVALID_VALUE : OK;
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] == 5) (*link)->log = values[i];
+    return OK;
 }
 int cuLinkAddData_v2(struct link *link, unsigned kind, const char *data, size_t bytes,
                      const char *name, unsigned count, unsigned *options, void **values) {
     (void)name;
-    (void)count;
     (void)options;
     (void)values;
     note("cuLinkAddData kind %u bytes %zu", kind, bytes);
+    if (count) return INVALID_VALUE;
+    if (strncmp(data + 16, "machine", 7) == 0) return NO_BINARY_FOR_GPU;
     size_t used = strlen(link->text);
     snprintf(link->text + used, sizeof link->text - used, " %.*s", (int)bytes - 16, data + 16);
     return OK;
 }
 int cuLinkComplete(struct link *link, const void **image, size_t *bytes) {
+    if (strstr(link->text, "undefined")) {
+        if (link->log) strcpy(link->log, "Undefined reference to 'f' in 'file 1'");
+        return INVALID_PTX;
+    }
     *image = link->text;
     *bytes = strlen(link->text) + 1;
     return OK;
