@@ -90,6 +90,6 @@ TEST(files_print_with_texts_of_their_own) {
     EXPECT(text == "three 1\none 2\n");
 }
 
-}  // namespace
+} // namespace
 
 int main(int argc, char **argv) { return harness::run_tests(argc, argv); }

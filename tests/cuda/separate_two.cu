@@ -17,7 +17,7 @@ __global__ void kernel(int *out) {
     out[2] = of_header();
 }
 
-}  // namespace
+} // namespace
 
 __device__ int (*chosen)(int) = pointed;
 __device__ int in_two(int x) { return local(x) + number + table[1]; }

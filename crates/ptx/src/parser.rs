@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
 /// As [`parse`], but does not lay the module out.
 pub(crate) fn symbols(text: &str) -> Result<Symbols, ParseError> {
     let parser = read(text, Some(Recorder::default()))?;
-    Ok(parser.recorder.unwrap_or_default().finish())
+    parser.recorder.unwrap_or_default().finish()
 }
 
 fn read<'a>(text: &'a str, recorder: Option<Recorder<'a>>) -> Result<Parser<'a>, ParseError> {
@@ -177,13 +177,11 @@ impl<'a> Parser<'a> {
         self.cursor.expect(',', "`,`")?;
         let (of, position) = self.cursor.word("the name of a function")?;
         self.cursor.expect(';', "`;`")?;
-        let Some(target @ ModuleName::Function(to)) = self.names.get(of).copied() else {
-            return Err(position.error(ParseErrorKind::UnknownName(of.to_owned())));
-        };
         // The alias was declared as a function before, and earlier calls use its number.
-        if let Some(ModuleName::Function(from)) = self.names.insert(name, target)
-            && from != to
-        {
+        let from = self.known_function(name, name_position)?;
+        let to = self.known_function(of, position)?;
+        self.names.insert(name, ModuleName::Function(to));
+        if from != to {
             // The function's body may come later.
             self.aliases.push((from, to));
         }

@@ -8,6 +8,7 @@ use penstock_ptx::ir::{CallTarget, FunctionId, Module, Operand, Statement, Symbo
 use penstock_ptx::link::{Input, LinkError, Linked, link};
 use penstock_ptx::module::parse;
 use penstock_trial::in_time;
+use proptest::prelude::*;
 
 const HEAD: &str = ".version 7.8\n.target sm_75\n.address_size 64\n";
 
@@ -485,6 +486,53 @@ fn parts_of_texts_are_refused_or_linked() {
         let [Ok(one), Ok(two)] = inputs else { continue };
         if let Ok(linked) = link(&[one, two]) {
             assert!(parse(&linked.text).is_ok(), "{}", linked.text);
+        }
+    }
+}
+
+/// A declaration of a random module. All modules have the same few names.
+fn declaration(kind: u8, linkage: u8, one: usize, two: usize) -> String {
+    let linkage = ["", ".visible", ".weak", ".weak"][usize::from(linkage)];
+    let (f, v) = (["f", "g", "h"][one], ["v", "w", "x"][one]);
+    let (callee, other) = (["f", "g", "h"][two], ["v", "w", "x"][two]);
+    let signature = format!("(.param .b32 r) {f}(.param .b32 x)");
+    match kind {
+        0 => format!(".extern .func {signature};"),
+        1 => format!("{linkage} .func {signature};"),
+        2 => format!("{linkage} .func {signature} {{ ret; }}"),
+        3 => format!("{linkage} .func {signature} {{ {} ret; }}", call(callee)),
+        4 => format!(".extern .global .u64 {v};"),
+        5 => format!("{linkage} .global .u64 {v} = 1;"),
+        6 => format!("{linkage} .global .u64 {v} = {other}, {other} = {callee};"),
+        7 => format!(".common .global .u64 {v}, {other}[2];"),
+        8 => format!("{linkage} .shared .u32 s{one};"),
+        9 => format!(".extern .shared .b8 s{one}[];"),
+        10 => format!("{linkage} .func {signature} {{ .reg .b64 %d; mov.u64 %d, {other}; ret; }}"),
+        11 => format!(".alias {f}, {callee};"),
+        _ => format!("{linkage} .entry k{one}() {{ .reg .b32 %r1; wgmma {other}, s{two}; ret; }}"),
+    }
+}
+
+proptest! {
+    /// The result of a link is a module if each input is one.
+    #[test]
+    fn random_modules_are_refused_or_linked(
+        chosen in proptest::collection::vec(
+            (0_usize..3, 0_u8..13, 0_u8..4, 0_usize..3, 0_usize..3),
+            1..14,
+        )
+    ) {
+        let mut texts = [HEAD; 3].map(str::to_owned);
+        for (module, kind, linkage, one, two) in chosen {
+            let text = &mut texts[module];
+            // A module that contradicts itself is none.
+            let longer = format!("{text}{}\n", declaration(kind, linkage, one, two));
+            if Input::read(String::new(), longer.as_str().into()).is_ok() {
+                *text = longer;
+            }
+        }
+        if let Ok(result) = linked(&texts.each_ref().map(String::as_str)) {
+            prop_assert!(parse(&result.text).is_ok(), "{}\n{}", texts.concat(), result.text);
         }
     }
 }

@@ -231,36 +231,29 @@ int cuModuleUnload(struct module *module) {
     free(module);
     return OK;
 }
-/* The linker joins the texts behind the headers of fat binaries (16 bytes each). A text of machine
- * code is refused, and one that uses what nobody defines at the end. */
+/* The linker joins the texts behind the headers of fat binaries (16 bytes each). */
 struct link {
-    char text[512];
-    char *log;
+    char text[512], *log;
 };
 int cuLinkCreate_v2(unsigned count, unsigned *options, void **values, struct link **link) {
     CONTEXT();
     note("cuLinkCreate");
+    if (count != 2 || options[0] != 5) return INVALID_VALUE;
     *link = calloc(1, sizeof **link);
     strcpy((*link)->text, "STANDIN");
-    for (unsigned i = 0; i < count; i++)
-        if (options[i] == 5) (*link)->log = values[i];
+    (*link)->log = values[0];
     return OK;
 }
 int cuLinkAddData_v2(struct link *link, unsigned kind, const char *data, size_t bytes,
                      const char *name, unsigned count, unsigned *options, void **values) {
-    (void)name;
-    (void)options;
-    (void)values;
     note("cuLinkAddData kind %u bytes %zu", kind, bytes);
-    if (count) return INVALID_VALUE;
+    if (!name || count || options || values) return INVALID_VALUE;
     if (strncmp(data + 16, "machine", 7) == 0) return NO_BINARY_FOR_GPU;
-    size_t used = strlen(link->text);
-    snprintf(link->text + used, sizeof link->text - used, " %.*s", (int)bytes - 16, data + 16);
-    return OK;
+    return strncat(strcat(link->text, " "), data + 16, bytes - 16), OK;
 }
 int cuLinkComplete(struct link *link, const void **image, size_t *bytes) {
     if (strstr(link->text, "undefined")) {
-        if (link->log) strcpy(link->log, "Undefined reference to 'f' in 'file 1'");
+        strcpy(link->log, "Undefined reference to 'f' in 'file 1'");
         return INVALID_PTX;
     }
     *image = link->text;
@@ -269,8 +262,7 @@ int cuLinkComplete(struct link *link, const void **image, size_t *bytes) {
 }
 int cuLinkDestroy(struct link *link) {
     note("cuLinkDestroy");
-    free(link);
-    return OK;
+    return free(link), OK;
 }
 struct function {
     char name[64];

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use super::scope::Mention;
+use crate::error::{ParseError, ParseErrorKind};
 use crate::symbols::{Declaration, Head, Linkage, Symbol, SymbolKind, Symbols, Use};
 
 /// The linking directive of a declaration, and where its statement starts.
@@ -93,8 +94,19 @@ impl<'a> Recorder<'a> {
         self.mentions.push((by, mention));
     }
 
-    pub(super) fn finish(self) -> Symbols {
+    /// Returns what was noted.
+    ///
+    /// # Errors
+    /// An initial value has a name that is not declared.
+    pub(super) fn finish(self) -> Result<Symbols, ParseError> {
         let of = |name: &str| self.index.get(name).copied();
+        let is_unknown = |(by, mention): &&(Option<&str>, Mention<'a>)| {
+            by.is_none() && of(mention.name).is_none()
+        };
+        if let Some((_, mention)) = self.mentions.iter().find(is_unknown) {
+            let kind = ParseErrorKind::UnknownName(mention.name.to_owned());
+            return Err(mention.position.error(kind));
+        }
         let uses = self.mentions.iter().filter_map(|(by, mention)| {
             // The parser declares a few names itself. They belong to no module.
             let symbol = of(mention.name)?;
@@ -105,6 +117,6 @@ impl<'a> Recorder<'a> {
         // An instruction that was compared with several forms has mentioned its operands often.
         uses.sort_by_key(|it| it.offset);
         uses.dedup_by_key(|it| it.offset);
-        Symbols { head: self.head, list: self.list, uses }
+        Ok(Symbols { head: self.head, list: self.list, uses })
     }
 }
