@@ -49,7 +49,7 @@ fn forms_that_are_not_served_refuse_their_kernel_and_not_the_module() {
         "stacksave.u64 %rd1;",
         "stackrestore.u64 %rd1;",
         "cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r3;",
-        "mma.sync.aligned.m16n8k8.row.col.f16.f16.f16.f16 {%r1, %r2}, {%r3, %r1}, {%r2}, {%r3, %r1};",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%r3}, {%r2}, {%r3, %r1};",
         "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r1}, [%r2];",
         "mov.u32 %r1, %pm0;",
     ] {
