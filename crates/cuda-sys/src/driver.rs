@@ -41,8 +41,6 @@ handles! {
 /// Structures of which Penstock only passes pointers on.
 #[derive(Debug)]
 pub enum CUexecAffinityParam {}
-#[derive(Debug)]
-pub enum CUDA_RESOURCE_VIEW_DESC {}
 
 /// A location and flags.
 pub type CUmemAccessDesc = [u32; 3];
@@ -279,6 +277,20 @@ pub struct CUDA_RESOURCE_DESC {
     pub resType: c_uint,
     pub res: CUDA_RESOURCE,
     pub flags: c_uint,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CUDA_RESOURCE_VIEW_DESC {
+    pub format: c_uint,
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+    pub firstMipmapLevel: c_uint,
+    pub lastMipmapLevel: c_uint,
+    pub firstLayer: c_uint,
+    pub lastLayer: c_uint,
+    pub reserved: [c_uint; 16],
 }
 
 #[repr(C)]
