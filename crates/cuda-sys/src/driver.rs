@@ -367,6 +367,7 @@ const _: () = assert!(size_of::<CUDA_MEMCPY2D>() == 128);
 const _: () = assert!(size_of::<CUDA_MEMCPY3D>() == 200);
 const _: () = assert!(size_of::<CUDA_RESOURCE_DESC>() == 144);
 const _: () = assert!(size_of::<CUDA_TEXTURE_DESC>() == 104);
+const _: () = assert!(size_of::<CUDA_RESOURCE_VIEW_DESC>() == 112);
 const _: () = assert!(size_of::<CUlaunchConfig>() == 56);
 const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 const _: () = assert!(size_of::<CUDA_LAUNCH_PARAMS>() == 56);

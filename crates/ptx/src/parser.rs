@@ -70,6 +70,7 @@ fn read<'a>(text: &'a str, recorder: Option<Recorder<'a>>) -> Result<Parser<'a>,
         entries: Vec::new(),
         mnemonics: HashMap::new(),
         aliases: Vec::new(),
+        aliased: HashSet::new(),
         awaited: HashMap::new(),
         awaited_shared: HashSet::new(),
         recorder,
@@ -180,6 +181,9 @@ impl<'a> Parser<'a> {
         // The alias was declared as a function before, and earlier calls use its number.
         let from = self.known_function(name, name_position)?;
         let to = self.known_function(of, position)?;
+        if self.functions[from.index()].body.is_some() || !self.aliased.insert(name) {
+            return Err(name_position.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
         self.names.insert(name, ModuleName::Function(to));
         if from != to {
             // The function's body may come later.

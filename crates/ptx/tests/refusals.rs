@@ -166,6 +166,39 @@ fn a_label_of_an_inner_block_is_not_seen_outside() {
 }
 
 #[test]
+fn an_alias_is_declared_and_stands_for_one_function() {
+    let text = |aliases: &str| {
+        format!(
+            ".version 9.0\n.target sm_75\n.visible .func a();\n.visible .func b() {{ ret; }}\n\
+             .visible .func c() {{ ret; }}\n{aliases}"
+        )
+    };
+    let kind = |aliases: &str| parse(&text(aliases)).expect_err(aliases).kind;
+    assert!(parse(&text(".alias a, b;")).is_ok());
+    assert_eq!(kind(".alias a, b; .alias a, c;"), ParseErrorKind::Duplicate("a".to_owned()));
+    assert_eq!(kind(".alias b, c;"), ParseErrorKind::Duplicate("b".to_owned()));
+    assert_eq!(kind(".alias d, c;"), ParseErrorKind::UnknownName("d".to_owned()));
+}
+
+#[test]
+fn a_definition_may_follow_the_use_of_a_variable() {
+    let text = |space: &str, value: &str| {
+        format!(
+            ".version 9.0\n.target sm_75\n.extern .{space} .u32 x;\n\
+             .entry k() {{ .reg .b32 %r; ld.{space}.u32 %r, [x]; }}\n\
+             .visible .{space} .u32 x{value};"
+        )
+    };
+    let module = parse(&text("global", " = 7")).expect("a module");
+    assert_eq!((module.globals().len(), module.globals()[0].size), (1, 4));
+    assert_eq!(module.data().bytes, [7, 0, 0, 0]);
+    assert!(parse(&text("const", " = 7")).is_ok());
+    let module = parse(&text("shared", "")).expect("a module");
+    assert_eq!((module.shared().len(), module.entries()[0].static_shared), (1, 4));
+    assert!(!module.entries()[0].uses_dynamic_shared);
+}
+
+#[test]
 fn variables_of_other_modules_are_refused_where_they_are_used() {
     let text = |body: &str| {
         format!(

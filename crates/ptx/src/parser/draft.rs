@@ -52,8 +52,10 @@ pub(super) struct Parser<'a> {
     pub(super) functions: Vec<Function>,
     pub(super) entries: Vec<EntryDraft>,
     pub(super) mnemonics: HashMap<&'a str, Arc<str>>,
-    /// Names of `.alias` statements: the alias and the function.
+    /// The functions of `.alias` statements: the alias and what it stands for.
     pub(super) aliases: Vec<(FunctionId, FunctionId)>,
+    /// The names of these aliases.
+    pub(super) aliased: HashSet<&'a str>,
     /// Variables that functions use and that were not yet defined then, with the first use.
     pub(super) awaited: HashMap<&'a str, TextPosition>,
     /// The `.shared` variables of a fixed size that are declared `.extern` and not yet defined.
