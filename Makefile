@@ -173,7 +173,7 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	install -m 755 $(BIN)/penstock $(BIN)/penstockd $(BIN)/penstock-check $(BIN)/wtrd $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(BIN)/libpenstock_opencl.so $(DESTDIR)$(PREFIX)/lib/penstock
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/cuda
-	for library in $(BIN)/cuda/*.so*; do [ ! -e $$library ] || install -m 644 $$library $(DESTDIR)$(PREFIX)/lib/penstock/cuda; done
+	for library in $(BIN)/cuda/*.so*; do if [ -L $$library ]; then cp -Pf $$library $(DESTDIR)$(PREFIX)/lib/penstock/cuda; elif [ -e $$library ]; then install -m 644 $$library $(DESTDIR)$(PREFIX)/lib/penstock/cuda; fi; done
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
 	install -m 644 $(BIN)/libwater.so $(BIN)/libpenstock_energy.so $(DESTDIR)$(PREFIX)/lib
 	for shim in $(BIN)/libwtr_mpi_*.so; do [ ! -e $$shim ] || install -m 644 $$shim $(DESTDIR)$(PREFIX)/lib/penstock; done

@@ -3,6 +3,7 @@
 #include "driver.h"
 
 #include <cudaProfiler.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 enum { COUNT = 500 };
@@ -269,6 +270,13 @@ static void the_linker_takes_text_and_files(void) {
     EXPECT_CODE(cuLinkDestroy(linker), CUDA_ERROR_INVALID_HANDLE);
 }
 
+static void the_library_is_found_without_its_version(void) {
+    void *library = dlopen("libcuda.so", RTLD_NOW);
+    EXPECT(library != NULL);
+    /* The same library, and no second one with devices and contexts of its own. */
+    EXPECT(library != NULL && dlsym(library, "cuLinkCreate_v2") == (void *)cuLinkCreate);
+}
+
 int main(void) {
     begin();
     OK(cuMemAlloc(&memory, 4 * COUNT));
@@ -278,6 +286,7 @@ int main(void) {
     RUN(functions_of_a_module_tell_what_they_are);
     RUN(kernels_of_a_library_tell_what_they_are);
     RUN(the_linker_takes_text_and_files);
+    RUN(the_library_is_found_without_its_version);
     OK(cuMemFree(memory));
     return finish("object_calls");
 }

@@ -1,29 +1,8 @@
 // printf() in kernels: the text appears on standard output, in order, at the next synchronisation.
 #include "harness.h"
-
-#include <fcntl.h>
+#include "printed.h"
 
 namespace {
-
-// Returns the text that `run` prints, through a file, as if the program's output were redirected.
-template <typename Run> std::string printed(Run run) {
-    char path[] = "/tmp/penstock-printing.XXXXXX";
-    const int file = mkstemp(path);
-    std::fflush(stdout);
-    const int before = dup(1);
-    dup2(file, 1);
-    run();
-    std::fflush(stdout);
-    dup2(before, 1);
-    close(before);
-    std::string text;
-    char part[4096];
-    lseek(file, 0, SEEK_SET);
-    for (ssize_t count; (count = read(file, part, sizeof part)) > 0;) text.append(part, count);
-    close(file);
-    unlink(path);
-    return text;
-}
 
 void expect_text(const std::string &got, const std::string &wanted) {
     if (got != wanted)

@@ -36,7 +36,7 @@ scripts=(numba_vectors nvrtc_saxpy nvml cublas cufft cupy_arrays cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
     graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
     devices copies streams graphs spaces atomics surfaces warps branches cub steps printing
-    memcheck managed managed_variables)
+    memcheck managed managed_variables separate separate_static)
 if runs all; then
     examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
         imageDenoising)
@@ -75,6 +75,8 @@ for folder in examples tests; do
     for program in "${names[@]}"; do
         if [ -e "$POOL_ROOT/examples/cuda/${program%-static}.cu" ]; then
             [ $folder = tests ] || targets+=("$out/examples/$program")
+        elif [ $folder = tests ] && [ "$program" = separate_static ]; then
+            targets+=("$out/tests/$program")
         elif [ $folder = tests ] && { [ ! -e "$here/$program.py" ] || [ -e "$here/$program.cu" ]; }; then
             targets+=("$out/tests/$program")
         fi
@@ -117,6 +119,8 @@ command_of() {
         cupy_*) command=(as_user "$limit" env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$program.py") ;;
         # Its last case kills the daemon of the second node.
         heaps) command=(with_path "$limit" env ${POOL_PIDS[1]:+PENSTOCK_TEST_VICTIM=${POOL_PIDS[1]}} "$out/tests/heaps") ;;
+        # It has the static runtime, which only penstock run replaces.
+        separate_static) command=(as_user "$limit" "$out/tests/$program") ;;
         memcheck) command=(with_path "$limit" env PENSTOCK_CHECK=1 "$out/tests/memcheck") ;;
         *)
             if [ -x "$out/tests/$program" ]; then

@@ -14,6 +14,8 @@
 #                                      once on standard error, and returns the library's code for
 #                                      what is not supported
 #   libcuda.so.1, libnvidia-ml.so.1    libpenstock_cuda.so and libpenstock_nvml.so under these names
+#   libcuda.so, libnvidia-ml.so        links to them, for programs that open these names. Links,
+#                                      because a second file would be a second library
 #   libpenstock_cudapatch.so           from libpenstock_cuda_patch.a, for programs with the runtime
 #                                      linked in or with NVRTC
 set -eu
@@ -102,6 +104,7 @@ patch() {
 
 # renamed SOURCE NAME
 renamed() {
+    ln -sfn "$2" "$out/${2%.1}"
     fresh "$out/$2" "$folder/$1" && return 0
     cp -f "$folder/$1" "$work/$2"
     mv -f "$work/$2" "$out/$2"

@@ -41,8 +41,6 @@ handles! {
 /// Structures of which Penstock only passes pointers on.
 #[derive(Debug)]
 pub enum CUexecAffinityParam {}
-#[derive(Debug)]
-pub enum CUDA_RESOURCE_VIEW_DESC {}
 
 /// A location and flags.
 pub type CUmemAccessDesc = [u32; 3];
@@ -153,14 +151,26 @@ pub const CUDA_ARRAY3D_SURFACE_LDST: c_uint = 2;
 pub const CUDA_ARRAY3D_CUBEMAP: c_uint = 4;
 pub const CUDA_ARRAY3D_TEXTURE_GATHER: c_uint = 8;
 
+pub const CU_JIT_THREADS_PER_BLOCK: c_uint = 1;
+pub const CU_JIT_WALL_TIME: c_uint = 2;
 pub const CU_JIT_INFO_LOG_BUFFER: c_uint = 3;
 pub const CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: c_uint = 4;
 pub const CU_JIT_ERROR_LOG_BUFFER: c_uint = 5;
 pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_uint = 6;
+pub const CU_JIT_TARGET_FROM_CUCONTEXT: c_uint = 8;
+pub const CU_JIT_TARGET: c_uint = 9;
+pub const CU_JIT_FALLBACK_STRATEGY: c_uint = 10;
+pub const CU_JIT_GLOBAL_SYMBOL_NAMES: c_uint = 17;
+pub const CU_JIT_GLOBAL_SYMBOL_COUNT: c_uint = 19;
+/// Larger than any option of CUDA 12 and 13.
+pub const CU_JIT_NUM_OPTIONS: c_uint = 36;
 
 pub const CU_JIT_INPUT_CUBIN: c_uint = 0;
 pub const CU_JIT_INPUT_PTX: c_uint = 1;
 pub const CU_JIT_INPUT_FATBINARY: c_uint = 2;
+pub const CU_JIT_INPUT_OBJECT: c_uint = 3;
+pub const CU_JIT_INPUT_LIBRARY: c_uint = 4;
+pub const CU_JIT_INPUT_NVVM: c_uint = 5;
 
 pub const CU_GET_PROC_ADDRESS_LEGACY_STREAM: u64 = 1;
 pub const CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM: u64 = 2;
@@ -270,6 +280,20 @@ pub struct CUDA_RESOURCE_DESC {
 }
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CUDA_RESOURCE_VIEW_DESC {
+    pub format: c_uint,
+    pub width: usize,
+    pub height: usize,
+    pub depth: usize,
+    pub firstMipmapLevel: c_uint,
+    pub lastMipmapLevel: c_uint,
+    pub firstLayer: c_uint,
+    pub lastLayer: c_uint,
+    pub reserved: [c_uint; 16],
+}
+
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CUDA_TEXTURE_DESC {
     pub addressMode: [c_uint; 3],
@@ -343,6 +367,7 @@ const _: () = assert!(size_of::<CUDA_MEMCPY2D>() == 128);
 const _: () = assert!(size_of::<CUDA_MEMCPY3D>() == 200);
 const _: () = assert!(size_of::<CUDA_RESOURCE_DESC>() == 144);
 const _: () = assert!(size_of::<CUDA_TEXTURE_DESC>() == 104);
+const _: () = assert!(size_of::<CUDA_RESOURCE_VIEW_DESC>() == 112);
 const _: () = assert!(size_of::<CUlaunchConfig>() == 56);
 const _: () = assert!(size_of::<CUlaunchAttribute>() == 72);
 const _: () = assert!(size_of::<CUDA_LAUNCH_PARAMS>() == 56);

@@ -37,12 +37,15 @@ fn bits(value: f32) -> u64 {
 
 /// Makes an array of 3 by 2 floats: 0 1 2, 10 11 12.
 fn array() -> CUarray {
+    array_of([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])
+}
+
+fn array_of(host: [f32; 6]) -> CUarray {
     let descriptor =
         CUDA_ARRAY_DESCRIPTOR { Width: 3, Height: 2, Format: CU_AD_FORMAT_FLOAT, NumChannels: 1 };
     let mut array = null_mut();
     // SAFETY: the result and the description are local variables.
     ok(unsafe { cuArrayCreate_v2(&raw mut array, &raw const descriptor) });
-    let host = [0f32, 1.0, 2.0, 10.0, 11.0, 12.0];
     // SAFETY: all fields are numbers and addresses, for which zero is valid.
     let mut copy: CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
     copy.srcMemoryType = CU_MEMORYTYPE_HOST;
@@ -107,6 +110,72 @@ fn points_lines_and_edges_are_sampled_as_the_object_says() {
         assert_eq!(got, resource);
         ok(cuTexObjectDestroy(points));
         assert_eq!(cuTexObjectDestroy(points), CUDA_ERROR_INVALID_VALUE);
+    }
+}
+
+#[test]
+fn a_view_says_how_pixels_are_read() {
+    let _context = TestContext::new();
+    let sample = function(load(SAMPLE), "sample");
+    let result = allocate(4);
+    // About 11, with a first byte of 51.
+    let pixel = f32::from_bits(0x4130_0033);
+    let array = array_of([0.0, 0.0, 0.0, 0.0, pixel, 0.0]);
+    let resource = CUDA_RESOURCE_DESC {
+        resType: CU_RESOURCE_TYPE_ARRAY,
+        res: CUDA_RESOURCE { handle: array.addr() as u64, ..Default::default() },
+        flags: 0,
+    };
+    let clamp = CUDA_TEXTURE_DESC { addressMode: [1; 3], ..Default::default() };
+    let make = |resource: &CUDA_RESOURCE_DESC, view: CUDA_RESOURCE_VIEW_DESC| {
+        let mut object = 0;
+        // SAFETY: the result and the descriptions are local variables.
+        let code = unsafe {
+            let view = &raw const view;
+            cuTexObjectCreate(&raw mut object, resource, &raw const clamp, view)
+        };
+        (code, object)
+    };
+    const BYTES: u32 = 3;
+    const FLOATS: u32 = 22;
+    let whole =
+        |format| CUDA_RESOURCE_VIEW_DESC { format, width: 3, height: 2, ..Default::default() };
+    // As floats, and as four bytes each in [0, 1].
+    for (format, expected) in [(0, pixel), (FLOATS, pixel), (BYTES, 51.0 / 255.0)] {
+        let (code, object) = make(&resource, whole(format));
+        ok(code);
+        ok(launch(sample, 1, 1, null_mut(), &[object, result, bits(1.5), bits(1.5)]));
+        assert_eq!(download::<f32>(result, 1), [expected], "{format}");
+        let mut known = CUDA_RESOURCE_VIEW_DESC::default();
+        // SAFETY: the result goes to a local variable.
+        ok(unsafe { cuTexObjectGetResourceViewDesc(&raw mut known, object) });
+        assert_eq!(known, whole(format));
+    }
+    let linear = CUDA_RESOURCE_DESC {
+        resType: CU_RESOURCE_TYPE_LINEAR,
+        res: CUDA_RESOURCE {
+            handle: result,
+            format: CU_AD_FORMAT_FLOAT,
+            numChannels: 1,
+            width: 4,
+            ..Default::default()
+        },
+        flags: 0,
+    };
+    for (resource, view, expected) in [
+        (&linear, whole(0), CUDA_ERROR_INVALID_VALUE),
+        (&resource, CUDA_RESOURCE_VIEW_DESC { width: 2, ..whole(0) }, CUDA_ERROR_INVALID_VALUE),
+        (&resource, CUDA_RESOURCE_VIEW_DESC { depth: 1, ..whole(0) }, CUDA_ERROR_INVALID_VALUE),
+        (&resource, CUDA_RESOURCE_VIEW_DESC { lastLayer: 1, ..whole(0) }, CUDA_ERROR_INVALID_VALUE),
+        (
+            &resource,
+            CUDA_RESOURCE_VIEW_DESC { lastMipmapLevel: 1, ..whole(0) },
+            CUDA_ERROR_INVALID_VALUE,
+        ),
+        (&resource, whole(1), CUDA_ERROR_NOT_SUPPORTED),
+        (&resource, whole(25), CUDA_ERROR_NOT_SUPPORTED),
+    ] {
+        assert_eq!(make(resource, view).0, expected, "{view:?}");
     }
 }
 

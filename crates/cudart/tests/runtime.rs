@@ -449,24 +449,32 @@ fn part(text: &str) -> *const c_void {
     Box::leak([&header, text.as_bytes()].concat().into_boxed_slice()).as_ptr().cast()
 }
 
-#[test]
-fn code_that_was_linked_of_parts_is_linked_again_for_the_device() {
+/// Registers code that was linked of parts, with one kernel, and launches that. Returns the code of
+/// the launch and the first calls of the driver.
+fn launch_linked(texts: [&str; 2], machine_code: &'static CStr) -> (c_int, Vec<String>) {
     static HOST: u8 = 0;
     let setting = setting(13);
     let parts: &'static [*const c_void; 3] =
-        Box::leak(Box::new([part("kernel small"), part("variable table 8"), null()]));
+        Box::leak(Box::new([part(texts[0]), part(texts[1]), null()]));
     let wrapper = FatbinWrapper {
         magic: FATBIN_WRAPPER_MAGIC,
         version: 2,
-        data: c"machine code".as_ptr().cast(),
+        data: machine_code.as_ptr().cast(),
         linked: parts.as_ptr().cast(),
     };
     let binary = setting.register_wrapper(wrapper);
     let kernel = setting.kernel(binary, &HOST, c"small");
     assert_eq!(call!(setting.runtime, cudaDeviceSynchronize()), 0);
     setting.calls();
-    assert_eq!(launch(&setting, kernel, 1, 1, &mut []), 0);
+    let code = launch(&setting, kernel, 1, 1, &mut []);
     let calls = setting.calls();
+    call!(setting.runtime, __cudaUnregisterFatBinary(binary => *mut Pointer));
+    (code, calls)
+}
+
+#[test]
+fn code_that_was_linked_of_parts_is_linked_again_for_the_device() {
+    let (code, calls) = launch_linked(["kernel small", "variable table 8"], c"machine code");
     let wanted = [
         "cuLinkCreate",
         "cuLinkAddData kind 2 bytes 28",
@@ -474,8 +482,18 @@ fn code_that_was_linked_of_parts_is_linked_again_for_the_device() {
         "cuModuleLoadDataEx",
         "cuLinkDestroy",
     ];
+    assert_eq!(code, 0);
     assert_eq!(&calls[..5], &wanted[..]);
-    call!(setting.runtime, __cudaUnregisterFatBinary(binary => *mut Pointer));
+}
+
+#[test]
+fn parts_that_do_not_fit_together_are_an_error_and_machine_code_alone_is_loaded() {
+    let (code, calls) = launch_linked(["kernel small", "undefined"], c"STANDIN kernel small");
+    assert_eq!(code, code::INVALID_PTX);
+    assert!(!calls.iter().any(|call| call.starts_with("cuModuleLoad")), "{calls:?}");
+    let (code, calls) = launch_linked(["kernel small", "machine code"], c"STANDIN kernel small ");
+    assert_eq!(code, 0);
+    assert!(calls.iter().any(|call| call.starts_with("cuModuleLoad")), "{calls:?}");
 }
 
 #[test]

@@ -26,6 +26,8 @@ use std::io::Read;
 
 use thiserror::Error;
 
+use crate::lexer::{Lexer, Token};
+
 /// First four bytes of a fat binary.
 pub const MAGIC: u32 = 0xba55_ed50;
 
@@ -44,6 +46,9 @@ const ELF_HEADER_BYTES: usize = 64;
 /// Largest number of entries. One entry for each existing architecture and form makes fewer than
 /// 100.
 const ENTRIES_MAX: usize = 4096;
+
+/// Number of tokens in which PTX text names its version and target.
+const HEAD_TOKENS_MAX: usize = 16;
 
 /// Largest size of an image after decompression. The largest modules of libraries have some 100 MiB
 /// of PTX.
@@ -262,21 +267,22 @@ fn elf_arch(bytes: &[u8]) -> Result<u32, FatbinError> {
 
 /// Returns the architecture that PTX text names behind `.target`, or `None` if the text is not PTX.
 fn ptx_arch(text: &[u8]) -> Option<u32> {
-    // Comments and `.version` may precede `.target`.
-    let head = std::str::from_utf8(text).ok()?;
-    let has_version = head.lines().map(str::trim_start).any(|line| line.starts_with(".version"));
-    let target = head.lines().find_map(|line| line.trim_start().strip_prefix(".target"));
-    if !has_version {
-        return None;
+    // Comments may come before the head, which may be in one line.
+    let mut lexer = Lexer::new(std::str::from_utf8(text).ok()?);
+    let (mut has_version, mut is_behind_target) = (false, false);
+    for _ in 0..HEAD_TOKENS_MAX {
+        match lexer.next().ok()?.0 {
+            Token::Dotted("version") => has_version = true,
+            Token::Dotted("target") => is_behind_target = true,
+            Token::Word(name) if is_behind_target && has_version => {
+                let digits = name.strip_prefix("sm_").unwrap_or("");
+                let end = digits.bytes().take_while(u8::is_ascii_digit).count();
+                return Some(digits[..end].parse().unwrap_or(0));
+            }
+            _ => {}
+        }
     }
-    let digits: String = target?
-        .trim_start()
-        .strip_prefix("sm_")
-        .unwrap_or("")
-        .chars()
-        .take_while(char::is_ascii_digit)
-        .collect();
-    Some(digits.parse().unwrap_or(0))
+    None
 }
 
 fn without_nuls(bytes: &[u8]) -> &[u8] {
@@ -353,6 +359,8 @@ mod tests {
         elf[48..52].copy_from_slice(&0x0055_0556u32.to_le_bytes());
         let found = images(&elf).expect("an ELF file");
         assert_eq!((found[0].kind, found[0].arch), (ImageKind::Elf, 0x56));
+        let line = b"// 1\n.version 9.0 .target sm_80, debug .address_size 64 .func f() { ret; }";
+        assert_eq!(images(line).expect("a head in one line")[0].arch, 80);
         assert_eq!(images(b"int main(void)"), Err(FatbinError::Unknown));
         assert_eq!(images(b""), Err(FatbinError::Unknown));
     }

@@ -85,6 +85,11 @@ impl<'a> Lexer<'a> {
         Ok((token, position))
     }
 
+    /// Returns the number of bytes already read.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
     /// Skips to the end of the line, which is the only end of `.loc`, `.file` and `@@DWARF`.
     pub fn skip_line(&mut self) {
         let rest = &self.text.as_bytes()[self.offset..];

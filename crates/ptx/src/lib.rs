@@ -2,6 +2,7 @@
 //!
 //! - [`fatbin`] finds the PTX in the fat binary that a program registers.
 //! - [`module::parse`] parses PTX into [`ir`] and checks it against the table in [`forms`].
+//! - [`link::link`] makes one module of several.
 //! - [`translate::translate`] turns a parsed module into OpenCL C.
 //!
 //! # Layers
@@ -11,10 +12,10 @@
 //!
 //! | layer | files |
 //! |---|---|
-//! | what other crates call | `module`, `fatbin`, `translate` |
+//! | what other crates call | `module`, `fatbin`, `translate`, `link` and the files in `link/` |
 //! | reading the text | `parser` and the files in `parser/` |
 //! | layout of a whole module | `layout` |
-//! | vocabulary | `forms`, `lexer`, `error`, `ir` |
+//! | vocabulary | `forms`, `symbols`, `lexer`, `error`, `ir` |
 //!
 //! The files in `translate/` have layers of their own:
 //!
@@ -40,6 +41,8 @@ pub mod forms;
 pub mod ir;
 mod layout;
 mod lexer;
+pub mod link;
 pub mod module;
 mod parser;
+mod symbols;
 pub mod translate;

@@ -10,21 +10,27 @@ mod declare;
 mod draft;
 mod function;
 mod initial;
+mod names;
 mod operand;
 mod raw;
+mod recorder;
 mod scope;
+mod shared;
 mod special;
 mod statement;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use cursor::Cursor;
 use draft::{ModuleName, Parser};
+use recorder::{Directive, Recorder};
+use scope::Mention;
 
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{Function, Module};
 use crate::layout;
 use crate::lexer::{TextPosition, Token};
+use crate::symbols::{Head, Linkage, Symbols};
 
 /// Longest text that the parser reads. The largest modules of libraries have some 100 MiB.
 const TEXT_BYTES_MAX: usize = 512 << 20;
@@ -34,6 +40,19 @@ const TEXT_BYTES_MAX: usize = 512 << 20;
 /// # Errors
 /// Text that is not PTX, or that uses unsupported PTX, with the place in the text.
 pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
+    read(text, None)?.finish()
+}
+
+/// Parses a module for a linker. It may use variables of other modules.
+///
+/// # Errors
+/// As [`parse`], but does not lay the module out.
+pub(crate) fn symbols(text: &str) -> Result<Symbols, ParseError> {
+    let parser = read(text, Some(Recorder::default()))?;
+    parser.recorder.unwrap_or_default().finish()
+}
+
+fn read<'a>(text: &'a str, recorder: Option<Recorder<'a>>) -> Result<Parser<'a>, ParseError> {
     if text.len() > TEXT_BYTES_MAX {
         return Err(TextPosition::default().error(ParseErrorKind::TooMany {
             what: "bytes of text",
@@ -50,18 +69,24 @@ pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
         functions: Vec::new(),
         entries: Vec::new(),
         mnemonics: HashMap::new(),
+        aliases: Vec::new(),
+        aliased: HashSet::new(),
+        awaited: HashMap::new(),
+        awaited_shared: HashSet::new(),
+        recorder,
     };
     parser.head()?;
     while parser.cursor.token() != Token::End {
         parser.declaration()?;
     }
-    parser.finish()
+    Ok(parser)
 }
 
 impl<'a> Parser<'a> {
     /// Reads `.version`, `.target` and `.address_size`.
     fn head(&mut self) -> Result<(), ParseError> {
         let no_head = |cursor: &Cursor<'_>| cursor.error(ParseErrorKind::NoHead);
+        let mut starts = vec![self.cursor.position().offset];
         if !self.cursor.accept_dotted("version")? {
             return Err(no_head(&self.cursor));
         }
@@ -69,9 +94,12 @@ impl<'a> Parser<'a> {
         self.cursor.advance()?;
         self.version = version(self.cursor.text_from(start))
             .ok_or_else(|| start.error(ParseErrorKind::NoHead))?;
+        let mut ends = vec![self.cursor.end()];
+        starts.push(self.cursor.position().offset);
         if !self.cursor.accept_dotted("target")? {
             return Err(no_head(&self.cursor));
         }
+        let target_start = self.cursor.position().offset;
         loop {
             let (word, position) = self.cursor.word("the name of a target")?;
             if let Some(target) = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_"))
@@ -85,31 +113,51 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
+        ends.push(self.cursor.end());
+        let address_start = self.cursor.position().offset;
         if self.cursor.accept_dotted("address_size")? {
             let position = self.cursor.position();
             if constant::integer(&mut self.cursor)? != 64 {
                 return Err(position.error(ParseErrorKind::AddressSize));
             }
+            starts.push(address_start);
+            ends.push(self.cursor.end());
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.head = Head {
+                version: self.version,
+                target: self.target,
+                version_at: start.offset..ends[0],
+                target_at: target_start..ends[1],
+                directives: starts.into_iter().zip(ends).map(|(start, end)| start..end).collect(),
+            };
         }
         Ok(())
     }
 
+    /// Returns a linking directive for the statement that starts with the next token.
+    fn directive(&self, linkage: Linkage) -> Directive {
+        Directive { linkage, start: self.cursor.position().offset }
+    }
+
     /// Reads one declaration at module level.
     fn declaration(&mut self) -> Result<(), ParseError> {
-        let mut external = false;
+        let mut directive = self.directive(Linkage::Local);
         loop {
-            match self.cursor.token() {
-                Token::Dotted("extern") => external = true,
-                Token::Dotted("visible" | "weak" | "common") => {}
+            directive.linkage = match self.cursor.token() {
+                Token::Dotted("extern") => Linkage::Extern,
+                Token::Dotted("visible") => Linkage::Visible,
+                Token::Dotted("weak") => Linkage::Weak,
+                Token::Dotted("common") => Linkage::Common,
                 _ => break,
-            }
+            };
             self.cursor.advance()?;
         }
         match self.cursor.token() {
-            Token::Dotted("entry") => self.function(true),
-            Token::Dotted("func") => self.function(false),
-            Token::Dotted("global" | "const") => self.global(external),
-            Token::Dotted("shared") => self.shared_variable(external, None),
+            Token::Dotted("entry") => self.function(true, directive),
+            Token::Dotted("func") => self.function(false, directive),
+            Token::Dotted("global" | "const") => self.global(directive),
+            Token::Dotted("shared") => self.shared_variable(directive, None),
             Token::Dotted("alias") => self.alias(),
             Token::Dotted("file" | "loc") => self.cursor.skip_line(),
             Token::Dotted("section") => self.section(),
@@ -124,20 +172,28 @@ impl<'a> Parser<'a> {
 
     /// Reads `.alias a, b;`, which makes `a` another name of the function `b`.
     fn alias(&mut self) -> Result<(), ParseError> {
+        let start = self.cursor.position().offset;
         self.cursor.advance()?;
-        let (name, _) = self.cursor.word("a name")?;
+        let (name, name_position) = self.cursor.word("a name")?;
         self.cursor.expect(',', "`,`")?;
         let (of, position) = self.cursor.word("the name of a function")?;
         self.cursor.expect(';', "`;`")?;
-        let Some(target @ ModuleName::Function(to)) = self.names.get(of).copied() else {
-            return Err(position.error(ParseErrorKind::UnknownName(of.to_owned())));
-        };
         // The alias was declared as a function before, and earlier calls use its number.
-        if let Some(ModuleName::Function(from)) = self.names.insert(name, target)
-            && from != to
-        {
-            let copy = Function { name: name.to_owned(), ..self.functions[to.index()].clone() };
-            self.functions[from.index()] = copy;
+        let from = self.known_function(name, name_position)?;
+        let to = self.known_function(of, position)?;
+        if self.functions[from.index()].body.is_some() || !self.aliased.insert(name) {
+            return Err(name_position.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
+        self.names.insert(name, ModuleName::Function(to));
+        if from != to {
+            // The function's body may come later.
+            self.aliases.push((from, to));
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.alias(name, start..self.cursor.end());
+            for (name_of, position) in [(name, name_position), (of, position)] {
+                recorder.mention(Some(name), Mention { name: name_of, position, is_call: true });
+            }
         }
         Ok(())
     }
@@ -174,7 +230,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Lays out the parsed module.
-    fn finish(self) -> Result<Module, ParseError> {
+    fn finish(mut self) -> Result<Module, ParseError> {
+        self.check_awaited()?;
+        for (from, to) in std::mem::take(&mut self.aliases) {
+            let name = std::mem::take(&mut self.functions[from.index()].name);
+            self.functions[from.index()] = Function { name, ..self.functions[to.index()].clone() };
+        }
         let data = declare::data(&self.globals, &self.names)?;
         let mut module = Module {
             version: self.version,

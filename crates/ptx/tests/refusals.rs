@@ -33,6 +33,38 @@ fn an_unknown_instruction_is_named_with_its_place() {
     );
 }
 
+/// ptxas takes all of these, and they are not served.
+#[test]
+fn forms_that_are_not_served_refuse_their_kernel_and_not_the_module() {
+    for line in [
+        "ld.global.u32 %r1, a[1];",
+        "st.global.u32 a[%r2], %r1;",
+        "mov.u64 %rd1, a[%r1+1];",
+        "vabsdiff4.u32.u32.u32 %r1.b3210, %r2.b7654, %r3.b3210, %r4;",
+        "vabsdiff.u32.u32.u32.add %r1, %r2.b0, %r3.h1, %r3;",
+        "vadd4.u32.u32.u32.sat %r1, %r2, %r3, %r3;",
+        "vset2.u32.u32.gt %r1, %r2, %r3, %r3;",
+        "vmad.s32.s32.s32.sat.shr7 %r1, %r2.b0, -%r3.b1, %r3;",
+        "alloca.u64 %rd1, %rd2, 8;",
+        "stacksave.u64 %rd1;",
+        "stackrestore.u64 %rd1;",
+        "cvt.pack.sat.u8.s32.b32 %r1, %r2, %r3, %r3;",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r1, %r2}, {%r3}, {%r2}, {%r3, %r1};",
+        "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r1}, [%r2];",
+        "mov.u32 %r1, %pm0;",
+    ] {
+        let text = format!(
+            ".version 9.0\n.target sm_75\n.address_size 64\n.global .u32 a[8];\n\
+             .visible .entry bad() {{ .reg .b32 %r<4>; .reg .b64 %rd<4>; {line} ret; }}\n\
+             .visible .entry good() {{ ret; }}\n"
+        );
+        let module = parse(&text).unwrap_or_else(|error| panic!("{error}"));
+        let refused: Vec<bool> =
+            module.functions().iter().map(|function| function.refusal.is_some()).collect();
+        assert_eq!(refused, [true, false], "{line}");
+    }
+}
+
 #[test]
 fn an_unknown_form_is_quoted() {
     let error = refusal("@%p1 add.rn.s32\t%r1, %r2, %r3;");
@@ -131,6 +163,39 @@ fn names_and_counts_are_checked() {
 fn a_label_of_an_inner_block_is_not_seen_outside() {
     assert!(kernel("{ inner: bra inner; bra outer; } outer: ret;").is_ok());
     assert!(matches!(refusal("{ inner: ret; } bra inner;").kind, ParseErrorKind::UnknownName(_)));
+}
+
+#[test]
+fn an_alias_is_declared_and_stands_for_one_function() {
+    let text = |aliases: &str| {
+        format!(
+            ".version 9.0\n.target sm_75\n.visible .func a();\n.visible .func b() {{ ret; }}\n\
+             .visible .func c() {{ ret; }}\n{aliases}"
+        )
+    };
+    let kind = |aliases: &str| parse(&text(aliases)).expect_err(aliases).kind;
+    assert!(parse(&text(".alias a, b;")).is_ok());
+    assert_eq!(kind(".alias a, b; .alias a, c;"), ParseErrorKind::Duplicate("a".to_owned()));
+    assert_eq!(kind(".alias b, c;"), ParseErrorKind::Duplicate("b".to_owned()));
+    assert_eq!(kind(".alias d, c;"), ParseErrorKind::UnknownName("d".to_owned()));
+}
+
+#[test]
+fn a_definition_may_follow_the_use_of_a_variable() {
+    let text = |space: &str, value: &str| {
+        format!(
+            ".version 9.0\n.target sm_75\n.extern .{space} .u32 x;\n\
+             .entry k() {{ .reg .b32 %r; ld.{space}.u32 %r, [x]; }}\n\
+             .visible .{space} .u32 x{value};"
+        )
+    };
+    let module = parse(&text("global", " = 7")).expect("a module");
+    assert_eq!((module.globals().len(), module.globals()[0].size), (1, 4));
+    assert_eq!(module.data().bytes, [7, 0, 0, 0]);
+    assert!(parse(&text("const", " = 7")).is_ok());
+    let module = parse(&text("shared", "")).expect("a module");
+    assert_eq!((module.shared().len(), module.entries()[0].static_shared), (1, 4));
+    assert!(!module.entries()[0].uses_dynamic_shared);
 }
 
 #[test]

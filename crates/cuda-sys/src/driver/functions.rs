@@ -574,6 +574,7 @@ functions! { $
     );
     cuTexObjectDestroy(object: CUtexObject);
     cuTexObjectGetResourceDesc(resource: *mut CUDA_RESOURCE_DESC, object: CUtexObject);
+    cuTexObjectGetResourceViewDesc(view: *mut CUDA_RESOURCE_VIEW_DESC, object: CUtexObject);
     cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject);
     cuSurfObjectCreate(result: *mut CUsurfObject, resource: *const CUDA_RESOURCE_DESC);
     cuSurfObjectDestroy(object: CUsurfObject);

@@ -3,12 +3,12 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use penstock_cuda_sys::driver::*;
 
 use super::function::store_param;
-use super::module::{Log, file, utf8};
+use super::module::{file, tell, utf8};
 use crate::core::context::Context;
 use crate::core::library::{Kernel, Library};
 use crate::core::module::Function;
 use crate::core::{platform, primary};
-use crate::edge::{self, CuResult, Object as _, check_process, cu_entry, require, store};
+use crate::edge::{self, CuResult, Logs, Object as _, check_process, cu_entry, require, store};
 
 /// # Safety
 /// `result` is null or writable; the options are as the interface demands.
@@ -19,9 +19,9 @@ unsafe fn load(
     names: *const c_uint,
     values: *mut *mut c_void,
 ) -> CuResult {
-    // SAFETY: the caller promises what `Log::of` demands.
-    let log = unsafe { Log::of(count, names, values) }?;
-    let library = log.tell(Library::load(bytes))?;
+    // SAFETY: the caller promises what `Logs::of` demands.
+    let logs = unsafe { Logs::of(count, names, values) }?;
+    let library = tell(logs, Library::load(bytes))?;
     // SAFETY: the caller promises that `result` is null or writable.
     unsafe { store(result, library.raw()) };
     Ok(())

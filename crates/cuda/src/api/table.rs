@@ -191,7 +191,8 @@ served! {
     }
     in texture {
         cuSurfObjectCreate, cuSurfObjectDestroy, cuSurfObjectGetResourceDesc,
-        cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc, cuTexObjectGetTextureDesc,
+        cuTexObjectCreate, cuTexObjectDestroy, cuTexObjectGetResourceDesc,
+        cuTexObjectGetResourceViewDesc, cuTexObjectGetTextureDesc,
     }
 }
 

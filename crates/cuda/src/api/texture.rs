@@ -6,7 +6,6 @@ use crate::core::texture::TextureKind;
 use crate::edge::{check_process, cu_entry, load, require, store};
 
 cu_entry! {
-    /// The view must be null, because only other formats and mipmaps need one.
     fn cuTexObjectCreate(
         result: *mut CUtexObject,
         resource: *const CUDA_RESOURCE_DESC,
@@ -15,10 +14,11 @@ cu_entry! {
     ) {
         require(!result.is_null(), CUDA_ERROR_INVALID_VALUE)?;
         let context = Context::current()?;
-        require(view.is_null(), CUDA_ERROR_NOT_SUPPORTED)?;
         // SAFETY: the program promises that `resource` and `description` are null or readable.
         let (resource, description) = unsafe { (load(resource)?, load(description)?) };
-        let object = texture::create(&context, &resource, &description)?;
+        // SAFETY: the program promises that `view` is null or readable.
+        let view = (!view.is_null()).then(|| unsafe { load(view) }).transpose()?;
+        let object = texture::create(&context, &resource, &description, view)?;
         // SAFETY: the program promises that `result` is null or writable.
         unsafe { store(result, object) };
         Ok(())
@@ -32,6 +32,16 @@ cu_entry! {
         check_process()?;
         // SAFETY: the program promises that `resource` is null or writable.
         unsafe { store(resource, texture::descriptions_of(object, TextureKind::Texture)?.0) };
+        Ok(())
+    }
+    /// Fails with `CUDA_ERROR_INVALID_VALUE` if the object was made without a view, as the runtime
+    /// library's function does.
+    fn cuTexObjectGetResourceViewDesc(view: *mut CUDA_RESOURCE_VIEW_DESC, object: CUtexObject) {
+        require(!view.is_null(), CUDA_ERROR_INVALID_VALUE)?;
+        check_process()?;
+        let known = texture::view_of(object)?.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        // SAFETY: the program promises that `view` is null or writable.
+        unsafe { store(view, known) };
         Ok(())
     }
     fn cuTexObjectGetTextureDesc(description: *mut CUDA_TEXTURE_DESC, object: CUtexObject) {

@@ -2,6 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Blocks of this size and more start at a page, as those of NVIDIA's driver do.
+const LARGE_BYTES: u64 = 64 << 10;
+
+const PAGE_BYTES: u64 = 4096;
+
 /// Free ranges, by start and by size.
 #[derive(Debug, Default)]
 pub(super) struct FreeRanges {
@@ -31,9 +36,20 @@ impl FreeRanges {
         self.by_size.remove(&(size, start));
     }
 
-    /// Takes `size` bytes from the start of the smallest range that is large enough.
+    /// Takes `size` bytes from the start of the smallest range that is large enough. Many bytes
+    /// start at a page if there is room for that.
     pub(super) fn take(&mut self, size: u64) -> Option<u64> {
         let (found, start) = *self.by_size.range((size, 0)..).next()?;
+        if size >= LARGE_BYTES {
+            let roomy = size.saturating_add(PAGE_BYTES - 1);
+            let roomy = self.by_size.range((roomy, 0)..).next().copied();
+            for (found, start) in [Some((found, start)), roomy].into_iter().flatten() {
+                let page = start.next_multiple_of(PAGE_BYTES);
+                if page + size <= start + found {
+                    return self.take_out(page, size).then_some(page);
+                }
+            }
+        }
         self.remove(start, found);
         if found > size {
             self.by_start.insert(start + size, found - size);
@@ -113,6 +129,21 @@ mod tests {
     }
 
     #[test]
+    fn large_ranges_start_at_pages_where_there_is_room() {
+        let mut free = FreeRanges::default();
+        free.add(0x100, 0x4_0000);
+        assert_eq!(free.take(0x1_0000), Some(0x1000));
+        assert_eq!(free.take(0xff00), Some(0x1_1000), "not large");
+        assert_eq!(free.take(0x1_0000), Some(0x2_1000));
+        assert_eq!(free.take(0xf00), Some(0x100), "the bytes before the first page");
+        assert_eq!(free.ranges(), [(0x2_0f00, 0x100), (0x3_1000, 0xf100)]);
+        let mut narrow = FreeRanges::default();
+        narrow.add(0x100, 0x1_0000);
+        assert_eq!(narrow.take(0x1_0000), Some(0x100), "better than no memory");
+        assert_eq!(narrow.ranges(), []);
+    }
+
+    #[test]
     fn the_smallest_range_that_fits_is_taken() {
         let mut free = FreeRanges::default();
         for (start, size) in [(0x10000, 0x1000), (0x20000, 0x400), (0x30000, 0x800)] {
@@ -133,6 +164,7 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             (1..=64_u64).prop_map(|grains| Step::Take { grains }),
+            (256..=600_u64).prop_map(|grains| Step::Take { grains }),
             any::<proptest::sample::Index>().prop_map(Step::GiveBack),
         ]
     }

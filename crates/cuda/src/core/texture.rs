@@ -33,6 +33,7 @@ struct Texture {
     block: Block,
     resource: CUDA_RESOURCE_DESC,
     texture: CUDA_TEXTURE_DESC,
+    view: Option<CUDA_RESOURCE_VIEW_DESC>,
 }
 
 static TEXTURES: Lock<FxHashMap<u64, Texture>> =
@@ -87,6 +88,63 @@ fn pixels(resource: &CUDA_RESOURCE_DESC) -> CuResult<Pixels> {
     }
 }
 
+/// Number of the last format of `CUresourceViewFormat` that is not compressed.
+const VIEW_FORMATS: u32 = 24;
+
+/// Returns the format of an array and the number of channels of a view's format: for each of eight
+/// formats there are one, two and four channels.
+fn format_of_view(format: u32) -> Option<(u32, u32)> {
+    const FORMATS: [u32; 8] = [
+        CU_AD_FORMAT_UNSIGNED_INT8,
+        CU_AD_FORMAT_SIGNED_INT8,
+        CU_AD_FORMAT_UNSIGNED_INT16,
+        CU_AD_FORMAT_SIGNED_INT16,
+        CU_AD_FORMAT_UNSIGNED_INT32,
+        CU_AD_FORMAT_SIGNED_INT32,
+        CU_AD_FORMAT_HALF,
+        CU_AD_FORMAT_FLOAT,
+    ];
+    let index = usize::try_from(format.checked_sub(1)?).ok()?;
+    FORMATS.get(index / 3).map(|format| (*format, 1 << (index % 3)))
+}
+
+/// Returns what a texture samples through a view, which says "how the data contained in the CUDA
+/// array or mipmapped array should be interpreted".
+fn viewed(
+    pixels: Pixels,
+    resource: &CUDA_RESOURCE_DESC,
+    view: &CUDA_RESOURCE_VIEW_DESC,
+) -> CuResult<Pixels> {
+    // "pResViewDesc can only be specified if the type of resource is a CUDA array or a CUDA
+    // mipmapped array."
+    require(resource.resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE)?;
+    // "For non-mipmapped resources, this value has to be zero."
+    let levels = [view.firstMipmapLevel, view.lastMipmapLevel];
+    require(levels == [0, 0], CUDA_ERROR_INVALID_VALUE)?;
+    // Compressed blocks are not decoded.
+    require(view.format <= VIEW_FORMATS, CUDA_ERROR_NOT_SUPPORTED)?;
+    // "For non block compressed formats, this value has to be equal to that of the original
+    // resource."
+    let same = |given: usize, own: u32| usize::try_from(own).is_ok_and(|own| given == own);
+    let [width, height, depth] = pixels.size;
+    let fits = same(view.width, width) && same(view.height, height) && same(view.depth, depth);
+    require(fits, CUDA_ERROR_INVALID_VALUE)?;
+    let array = Array::of_number(resource.res.handle)?;
+    if array.descriptor.Flags & (CUDA_ARRAY3D_LAYERED | CUDA_ARRAY3D_CUBEMAP) == 0 {
+        // "For non-layered resources, this value has to be zero."
+        require((view.firstLayer, view.lastLayer) == (0, 0), CUDA_ERROR_INVALID_VALUE)?;
+    } else {
+        let is_whole = view.firstLayer == 0 && view.lastLayer == depth.saturating_sub(1);
+        require(is_whole, CUDA_ERROR_NOT_SUPPORTED)?;
+    }
+    let Some((format, channels)) = format_of_view(view.format) else { return Ok(pixels) };
+    let bytes = |format, channels| channel_bytes(format).map(|one| one * u64::from(channels));
+    // A view with pixels of another size would change the width in bytes.
+    let is_same_size = bytes(format, channels) == bytes(pixels.format, pixels.channels);
+    require(is_same_size, CUDA_ERROR_NOT_SUPPORTED)?;
+    Ok(Pixels { format, channels, ..pixels })
+}
+
 fn descriptor(pixels: &Pixels, texture: &CUDA_TEXTURE_DESC) -> CuResult<[u8; DESCRIPTOR_BYTES]> {
     let kind = match pixels.format {
         CU_AD_FORMAT_UNSIGNED_INT8 => 0,
@@ -132,6 +190,7 @@ pub(crate) fn create(
     context: &Arc<Context>,
     resource: &CUDA_RESOURCE_DESC,
     texture: &CUDA_TEXTURE_DESC,
+    view: Option<CUDA_RESOURCE_VIEW_DESC>,
 ) -> CuResult<CUtexObject> {
     context.check()?;
     if context.device.is_native {
@@ -141,7 +200,7 @@ pub(crate) fn create(
     if texture.filterMode > 1 || texture.addressMode.iter().any(|mode| *mode > 3) {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
-    create_object(context, TextureKind::Texture, resource, texture)
+    create_object(context, TextureKind::Texture, resource, texture, view)
 }
 
 pub(crate) fn create_surface(
@@ -157,7 +216,7 @@ pub(crate) fn create_surface(
     require(resource.resType == CU_RESOURCE_TYPE_ARRAY, CUDA_ERROR_INVALID_VALUE)?;
     let array = Array::of_number(resource.res.handle)?;
     require(array.descriptor.Flags & CUDA_ARRAY3D_SURFACE_LDST != 0, CUDA_ERROR_INVALID_VALUE)?;
-    create_object(context, TextureKind::Surface, resource, &CUDA_TEXTURE_DESC::default())
+    create_object(context, TextureKind::Surface, resource, &CUDA_TEXTURE_DESC::default(), None)
 }
 
 fn create_object(
@@ -165,9 +224,14 @@ fn create_object(
     kind: TextureKind,
     resource: &CUDA_RESOURCE_DESC,
     texture: &CUDA_TEXTURE_DESC,
+    view: Option<CUDA_RESOURCE_VIEW_DESC>,
 ) -> CuResult<u64> {
     let device = &context.device;
-    let bytes = descriptor(&pixels(resource)?, texture)?;
+    let mut pixels = pixels(resource)?;
+    if let Some(view) = &view {
+        pixels = viewed(pixels, resource, view)?;
+    }
+    let bytes = descriptor(&pixels, texture)?;
     let block = device.allocate_block(DESCRIPTOR_BYTES as u64, context.number())?;
     // Not in a stream of the program, because nobody uses this memory yet.
     context.write_unordered(block.address, &bytes)?;
@@ -178,6 +242,7 @@ fn create_object(
         block,
         resource: *resource,
         texture: *texture,
+        view,
     };
     textures().insert(block.address, made);
     Ok(block.address)
@@ -195,6 +260,13 @@ pub(crate) fn destroy(object: u64, kind: TextureKind) -> CuResult {
 /// Forgets all objects of a context that has ended. The context frees their memory.
 pub(crate) fn forget_of(context: u64) {
     textures().retain(|_, texture| texture.context != context);
+}
+
+/// Returns the view that a texture object was made with.
+pub(crate) fn view_of(object: u64) -> CuResult<Option<CUDA_RESOURCE_VIEW_DESC>> {
+    let textures = textures();
+    let found = textures.get(&object).filter(|it| it.kind == TextureKind::Texture);
+    found.map(|texture| texture.view).ok_or(CUDA_ERROR_INVALID_VALUE)
 }
 
 /// Returns the descriptions that an object was made from.

@@ -5,6 +5,7 @@ mod entry;
 mod error;
 mod handle;
 mod image;
+mod log;
 mod memory;
 mod pages;
 mod process;
@@ -14,6 +15,7 @@ pub(crate) use entry::{DefaultStream, cu_entry, cu_stream_entry, guard};
 pub(crate) use error::{CuResult, of_error, of_status, require};
 pub(crate) use handle::{Object, forget, forget_of, has_handle, new_number, publish};
 pub(crate) use image::image;
+pub(crate) use log::Logs;
 pub(crate) use memory::{
     Bytes, HostCall, HostSource, HostTarget, UserData, array, load, store, text,
 };

@@ -1,6 +1,6 @@
 //! The program's device code, and how it is loaded as a module.
 
-use std::ffi::{CStr, c_uint, c_void};
+use std::ffi::{CStr, CString, c_uint, c_void};
 
 use penstock_cuda_sys::driver::{
     CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INPUT_FATBINARY,
@@ -66,10 +66,11 @@ impl Image {
     pub(crate) fn load(self, current: Current) -> RtResult<CUmodule> {
         // Linked code is machine code for the architectures that the linker was given. Its parts
         // may have PTX, which suits every device.
-        if self.linked != 0
-            && let Ok(module) = self.load_parts(current)
-        {
-            return Ok(module);
+        if self.linked != 0 {
+            match self.load_parts(current) {
+                Err(error) if error.0 == code::NO_KERNEL_IMAGE_FOR_DEVICE => {}
+                linked => return linked,
+            }
         }
         // SAFETY: the address is the program's device code, which is never freed.
         unsafe { load(current, std::ptr::with_exposed_provenance(self.data)) }
@@ -79,22 +80,23 @@ impl Image {
     fn load_parts(self, current: Current) -> RtResult<CUmodule> {
         let driver = current.driver;
         let mut state: CUlinkState = std::ptr::null_mut();
-        // SAFETY: there are no options, and the pointer is valid for a write of the answer.
-        unsafe {
-            driver.cuLinkCreate_v2(0, std::ptr::null_mut(), std::ptr::null_mut(), &raw mut state)
-        }?;
+        let mut log = ErrorLog::new();
+        let (names, values) = log.options();
+        // SAFETY: the options live until the state is destroyed, and the pointer is valid for a
+        // write of the answer.
+        unsafe { driver.cuLinkCreate_v2(2, names, values, &raw mut state) }?;
+        let (mut image, mut bytes): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
         let linked = self.add_parts(current, state).and_then(|()| {
-            let (mut image, mut bytes): (*mut c_void, usize) = (std::ptr::null_mut(), 0);
             // SAFETY: the state is from above, and the pointers are valid for writes of the
-            // answers. The image lives as long as the state.
-            unsafe {
-                driver.cuLinkComplete(state, &raw mut image, &raw mut bytes)?;
-                load(current, image)
-            }
+            // answers.
+            unsafe { driver.cuLinkComplete(state, &raw mut image, &raw mut bytes) }
         });
+        log.tell(linked, "the device code of the program's files cannot be linked");
+        // SAFETY: the image is device code, and lives as long as the state.
+        let loaded = linked.and_then(|()| unsafe { load(current, image) });
         // SAFETY: the state is from above, and nothing uses it any more.
         unsafe { driver.cuLinkDestroy(state) }?;
-        linked
+        loaded
     }
 
     fn add_parts(self, current: Current, state: CUlinkState) -> RtResult {
@@ -107,6 +109,7 @@ impl Image {
             }
             // SAFETY: the part is a fat binary of the program.
             let bytes = unsafe { fatbin_bytes(part) }.ok_or(RtError(code::INVALID_KERNEL_IMAGE))?;
+            let name = CString::new(format!("file {}", index + 1)).unwrap_or_default();
             let (none, no_values) = (std::ptr::null_mut(), std::ptr::null_mut());
             // SAFETY: the state is the caller's, the program's part is `bytes` long, the name is a
             // C string, and there are no options.
@@ -117,7 +120,7 @@ impl Image {
                     kind,
                     part.cast_mut(),
                     bytes,
-                    c"part".as_ptr(),
+                    name.as_ptr(),
                     0,
                     none,
                     no_values,
@@ -146,36 +149,53 @@ unsafe fn fatbin_bytes(data: *const c_void) -> Option<usize> {
     usize::from(header).checked_add(usize::try_from(rest).ok()?)
 }
 
+/// A buffer for the driver's messages about device code, with the options that name it.
+struct ErrorLog {
+    text: Vec<u8>,
+    names: [c_uint; 2],
+    values: [*mut c_void; 2],
+}
+
+impl ErrorLog {
+    fn new() -> Box<Self> {
+        let names = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+        Box::new(Self { text: vec![0; LOG_BYTES], names, values: [std::ptr::null_mut(); 2] })
+    }
+
+    /// Returns the two options and their values.
+    fn options(&mut self) -> (*mut c_uint, *mut *mut c_void) {
+        // The size is passed as a number in place of a pointer, and leaves room for a final null.
+        // The driver overwrites it with the length of its message.
+        let size = std::ptr::without_provenance_mut(LOG_BYTES - 1);
+        self.values = [self.text.as_mut_ptr().cast(), size];
+        (self.names.as_mut_ptr(), self.values.as_mut_ptr())
+    }
+
+    /// Writes the driver's message to standard error if there was an error. If the code has no
+    /// image for the device, the error code says enough.
+    fn tell<T>(&self, result: RtResult<T>, what: &str) {
+        if result.is_err_and(|error| error.0 != code::NO_KERNEL_IMAGE_FOR_DEVICE) {
+            let said = CStr::from_bytes_until_nul(&self.text);
+            let said = said.map(CStr::to_string_lossy).unwrap_or_default();
+            if !said.trim().is_empty() {
+                line(format_args!("{what}: {}", said.trim()));
+            }
+        }
+    }
+}
+
 /// Loads device code. On failure, writes the driver's message to standard error.
 ///
 /// # Safety
 /// `image` is device code in a form that the driver accepts.
 unsafe fn load(current: Current, image: *const c_void) -> RtResult<CUmodule> {
-    let mut log: Vec<u8> = vec![0; LOG_BYTES];
-    let mut options: [c_uint; 2] = [CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The size is passed as a number in place of a pointer. The driver overwrites it with the
-    // length of its message.
-    let mut values: [*mut c_void; 2] =
-        [log.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES - 1)];
+    let mut log = ErrorLog::new();
+    let (names, values) = log.options();
     let mut module: CUmodule = std::ptr::null_mut();
-    // SAFETY: the caller guarantees the image. There are two options with two values, and the size
-    // given for the log leaves room for a final null.
-    let loaded = unsafe {
-        current.driver.cuModuleLoadDataEx(
-            &raw mut module,
-            image,
-            2,
-            options.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    };
-    // If the code has no image for the device, the error code says enough.
-    if loaded.is_err_and(|error| error.0 != code::NO_KERNEL_IMAGE_FOR_DEVICE) {
-        let said = CStr::from_bytes_until_nul(&log).map(CStr::to_string_lossy).unwrap_or_default();
-        if !said.trim().is_empty() {
-            line(format_args!("a module of the program cannot be loaded: {}", said.trim()));
-        }
-    }
+    // SAFETY: the caller guarantees the image. There are two options with two values.
+    let loaded =
+        unsafe { current.driver.cuModuleLoadDataEx(&raw mut module, image, 2, names, values) };
+    log.tell(loaded, "a module of the program cannot be loaded");
     loaded.map(|()| module)
 }
 

@@ -21,6 +21,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    NO_BINARY_FOR_GPU = 209,
     INVALID_PTX = 218,
     INVALID_HANDLE = 400,
     NOT_FOUND = 500,
@@ -232,37 +233,36 @@ int cuModuleUnload(struct module *module) {
 }
 /* The linker joins the texts behind the headers of fat binaries (16 bytes each). */
 struct link {
-    char text[512];
+    char text[512], *log;
 };
 int cuLinkCreate_v2(unsigned count, unsigned *options, void **values, struct link **link) {
     CONTEXT();
-    (void)options;
-    (void)values;
     note("cuLinkCreate");
+    if (count != 2 || options[0] != 5) return INVALID_VALUE;
     *link = calloc(1, sizeof **link);
     strcpy((*link)->text, "STANDIN");
-    return count ? INVALID_VALUE : OK;
+    (*link)->log = values[0];
+    return OK;
 }
 int cuLinkAddData_v2(struct link *link, unsigned kind, const char *data, size_t bytes,
                      const char *name, unsigned count, unsigned *options, void **values) {
-    (void)name;
-    (void)count;
-    (void)options;
-    (void)values;
     note("cuLinkAddData kind %u bytes %zu", kind, bytes);
-    size_t used = strlen(link->text);
-    snprintf(link->text + used, sizeof link->text - used, " %.*s", (int)bytes - 16, data + 16);
-    return OK;
+    if (!name || count || options || values) return INVALID_VALUE;
+    if (strncmp(data + 16, "machine", 7) == 0) return NO_BINARY_FOR_GPU;
+    return strncat(strcat(link->text, " "), data + 16, bytes - 16), OK;
 }
 int cuLinkComplete(struct link *link, const void **image, size_t *bytes) {
+    if (strstr(link->text, "undefined")) {
+        strcpy(link->log, "Undefined reference to 'f' in 'file 1'");
+        return INVALID_PTX;
+    }
     *image = link->text;
     *bytes = strlen(link->text) + 1;
     return OK;
 }
 int cuLinkDestroy(struct link *link) {
     note("cuLinkDestroy");
-    free(link);
-    return OK;
+    return free(link), OK;
 }
 struct function {
     char name[64];

@@ -13,6 +13,8 @@ pub(super) struct Cursor<'a> {
     lexer: Lexer<'a>,
     token: Token<'a>,
     position: TextPosition,
+    /// Offset behind the last token that was consumed.
+    end: usize,
     text: &'a str,
 }
 
@@ -20,7 +22,7 @@ impl<'a> Cursor<'a> {
     pub(super) fn new(text: &'a str) -> Result<Self, ParseError> {
         let mut lexer = Lexer::new(text);
         let (token, position) = lexer.next()?;
-        Ok(Self { lexer, token, position, text })
+        Ok(Self { lexer, token, position, end: 0, text })
     }
 
     /// Returns the next token without consuming it.
@@ -33,9 +35,15 @@ impl<'a> Cursor<'a> {
         self.position
     }
 
+    /// Returns the offset behind the last token that was consumed, in bytes.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
     /// Consumes the next token and returns it.
     pub(super) fn advance(&mut self) -> Result<Token<'a>, ParseError> {
         let taken = self.token;
+        self.end = self.lexer.offset();
         (self.token, self.position) = self.lexer.next()?;
         Ok(taken)
     }

@@ -6,14 +6,16 @@ use super::constant;
 use super::cursor::Cursor;
 use super::draft::{GlobalDraft, ModuleName, Parser};
 use super::initial::{self, INITIAL_BYTES_MAX, Initial, InitialisedShape};
+use super::recorder::Directive;
 use super::scope::FunctionScope;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{
-    FUNCTION_WINDOW, Formal, FunctionId, Global, GlobalId, ModuleData, Opaque, Relocation,
-    SharedId, SharedVariable, Space, Type, Variable,
+    FUNCTION_WINDOW, Formal, FunctionId, Global, GlobalId, ModuleData, Opaque, Relocation, Space,
+    Type, Variable,
 };
 use crate::layout::align_up;
 use crate::lexer::{TextPosition, Token};
+use crate::symbols::{Linkage, SymbolKind};
 
 /// Largest alignment: the largest page size that programs ask for.
 const ALIGN_MAX: u64 = 1 << 21;
@@ -22,7 +24,7 @@ const ALIGN_MAX: u64 = 1 << 21;
 const GLOBAL_BYTES_MAX: u64 = 1 << 42;
 
 /// Largest `.shared`, `.local` or `.param` variable. CUDA allows 227 KiB, 512 KiB and 32 KiB.
-const LOCAL_BYTES_MAX: u64 = 1 << 20;
+pub(super) const LOCAL_BYTES_MAX: u64 = 1 << 20;
 
 /// Largest number of dimensions of an array.
 const DIMENSIONS_MAX: usize = 16;
@@ -45,7 +47,7 @@ pub(super) struct Declarator<'a> {
     /// Size in bytes of an element of each dimension, outermost first.
     strides: Vec<u64>,
     /// Size in bytes; `None` for `x[]`.
-    size: Option<u64>,
+    pub(super) size: Option<u64>,
 }
 
 /// A formal parameter or a return value, and where its name stands in the text.
@@ -95,7 +97,7 @@ impl DeclarationHead {
         u64::from(self.ty.bytes()) * u64::from(self.lanes)
     }
 
-    fn alignment(self) -> u64 {
+    pub(super) fn alignment(self) -> u64 {
         self.align.unwrap_or(0).max(if self.align.is_some() { 1 } else { self.element() })
     }
 }
@@ -169,11 +171,14 @@ impl<'a> Declarator<'a> {
 
 impl<'a> Parser<'a> {
     /// Reads the declaration of `.global` or `.const` variables.
-    pub(super) fn global(&mut self, external: bool) -> Result<(), ParseError> {
+    pub(super) fn global(&mut self, directive: Directive) -> Result<(), ParseError> {
+        let start = self.cursor.position().offset;
         let is_const = self.cursor.advance()? == Token::Dotted("const");
         let head = DeclarationHead::read(&mut self.cursor)?;
+        let head_at = start..self.cursor.end();
         loop {
             let declarator = Declarator::read(&mut self.cursor, head, GLOBAL_BYTES_MAX)?;
+            let shape_end = self.cursor.end();
             let opaque = match head.ty {
                 Type::Texref => Some(Opaque::Texture),
                 Type::Samplerref => Some(Opaque::Sampler),
@@ -181,7 +186,8 @@ impl<'a> Parser<'a> {
                 _ => None,
             };
             let mut initial = Initial::default();
-            if self.cursor.accept('=')? {
+            let has_value = self.cursor.accept('=')?;
+            if has_value {
                 if opaque.is_some() {
                     // For example `.samplerref s = { filter_mode = linear };`. The parser skips
                     // these properties: the object behind the handle brings its own at run time.
@@ -208,11 +214,16 @@ impl<'a> Parser<'a> {
                 is_managed: head.is_managed,
                 opaque,
                 initial,
-                external,
+                external: directive.linkage == Linkage::Extern,
             };
+            let space = if is_const { Space::Const } else { Space::Global };
+            let kind = SymbolKind::Variable { space, size, is_managed: head.is_managed, has_value };
+            let (name, shape) = (declarator.name, declarator.position.offset..shape_end);
+            self.record_variable(directive, name, (head_at.clone(), shape), kind);
+            self.record_value(&draft.initial);
             self.declare_global(draft, declarator.position)?;
             if !self.cursor.accept(',')? {
-                return self.cursor.expect(';', "`;`");
+                return self.end_of_variables();
             }
         }
     }
@@ -248,44 +259,6 @@ impl<'a> Parser<'a> {
             self.cursor.advance()?;
         }
         Ok(())
-    }
-
-    /// Reads `.shared` variables of the module, or of the function whose names are passed.
-    pub(super) fn shared_variable(
-        &mut self,
-        external: bool,
-        mut names: Option<&mut FunctionScope<'a>>,
-    ) -> Result<(), ParseError> {
-        self.cursor.advance()?;
-        let head = DeclarationHead::read(&mut self.cursor)?;
-        loop {
-            let declarator = Declarator::read(&mut self.cursor, head, LOCAL_BYTES_MAX)?;
-            let dynamic = external && declarator.size.unwrap_or(0) == 0;
-            if external && !dynamic {
-                return Err(declarator
-                    .position
-                    .error(ParseErrorKind::ExternalVariable(declarator.name.to_owned())));
-            }
-            let id = SharedId(u32::try_from(self.shared.len()).unwrap_or(u32::MAX));
-            match &mut names {
-                Some(names) => names.declare_shared(declarator.name, id, declarator.position)?,
-                None => {
-                    self.declare(declarator.name, ModuleName::Shared(id), declarator.position)?
-                }
-            }
-            let size = bytes(declarator.size.unwrap_or(0));
-            let align = bytes(head.alignment());
-            self.shared.push(SharedVariable {
-                name: declarator.name.to_owned(),
-                size,
-                align,
-                offset: 0,
-                dynamic,
-            });
-            if !self.cursor.accept(',')? {
-                return self.cursor.expect(';', "`;`");
-            }
-        }
     }
 
     /// Reads `.local` and `.param` variables of a function.
@@ -411,7 +384,7 @@ impl<'a> Parser<'a> {
 }
 
 /// Converts a size below [`LOCAL_BYTES_MAX`] or an alignment below [`ALIGN_MAX`] to 32 bits.
-fn bytes(value: u64) -> u32 {
+pub(super) fn bytes(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 

@@ -1,10 +1,11 @@
 //! What the parser has read so far: the module, and the function that it is reading.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::cursor::Cursor;
 use super::initial::Initial;
+use super::recorder::Recorder;
 use super::scope::FunctionScope;
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{Function, FunctionId, GlobalId, Opaque, SharedId, SharedVariable, Statement};
@@ -51,6 +52,16 @@ pub(super) struct Parser<'a> {
     pub(super) functions: Vec<Function>,
     pub(super) entries: Vec<EntryDraft>,
     pub(super) mnemonics: HashMap<&'a str, Arc<str>>,
+    /// The functions of `.alias` statements: the alias and what it stands for.
+    pub(super) aliases: Vec<(FunctionId, FunctionId)>,
+    /// The names of these aliases.
+    pub(super) aliased: HashSet<&'a str>,
+    /// Variables that functions use and that were not yet defined then, with the first use.
+    pub(super) awaited: HashMap<&'a str, TextPosition>,
+    /// The `.shared` variables of a fixed size that are declared `.extern` and not yet defined.
+    pub(super) awaited_shared: HashSet<SharedId>,
+    /// Notes the module's names if it is going to be linked.
+    pub(super) recorder: Option<Recorder<'a>>,
 }
 
 /// The body of a function while the parser reads it.

@@ -1,11 +1,13 @@
 use super::declare::NamedFormal;
 use super::draft::{EntryDraft, FunctionDraft, ModuleName, Parser};
-use super::scope::{FunctionScope, LabelKind};
+use super::recorder::Directive;
+use super::scope::{FunctionScope, LabelKind, Mention};
 use super::{constant, cursor};
 use crate::error::{ParseError, ParseErrorKind};
 use crate::ir::{BLOCK_THREADS_MAX, Function, FunctionId, Signature, Space, Statement, Symbol};
 use crate::layout::LaunchBounds;
 use crate::lexer::{TextPosition, Token};
+use crate::symbols::{FormalShape, Linkage, SymbolKind};
 
 /// Largest number of statements of a function. Compilers stay far below it; it bounds the memory
 /// that a hostile text can take.
@@ -14,7 +16,12 @@ const STATEMENTS_MAX: usize = 1 << 23;
 impl<'a> Parser<'a> {
     /// Reads `.entry name (...) { ... }` or `.func (...) name (...) { ... }`, or a declaration
     /// without a body.
-    pub(super) fn function(&mut self, is_entry: bool) -> Result<(), ParseError> {
+    pub(super) fn function(
+        &mut self,
+        is_entry: bool,
+        directive: Directive,
+    ) -> Result<(), ParseError> {
+        let start = self.cursor.position().offset;
         self.cursor.advance()?;
         let mut draft =
             FunctionDraft { names: FunctionScope::new(), body: Vec::new(), refusal: None };
@@ -33,6 +40,7 @@ impl<'a> Parser<'a> {
         };
         let (bounds, no_return) = self.directives()?;
         let id = self.declare_function(name, is_entry, position)?;
+        let head = start..self.cursor.end();
         let has_body = self.cursor.accept('{')?;
         if has_body && self.functions[id.index()].body.is_some() {
             return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
@@ -44,6 +52,9 @@ impl<'a> Parser<'a> {
         } else {
             self.cursor.expect(';', "`;` or `{`")?;
         }
+        self.mentioned(name, std::mem::take(&mut draft.names.mentions));
+        let kind = function_kind(is_entry, &returns, &params);
+        self.record_function(directive, (name, position), head, kind, has_body);
         let known = &mut self.functions[id.index()];
         if has_body || known.body.is_none() {
             *known = Function {
@@ -232,8 +243,9 @@ impl<'a> Parser<'a> {
         let start = self.cursor.clone();
         match self.statement(draft) {
             Err(error) if error.kind.is_of_an_instruction() => {
-                self.cursor = start;
+                self.cursor = start.clone();
                 self.cursor.skip_statement()?;
+                self.mention_skipped(start, &mut draft.names)?;
                 draft.refusal.get_or_insert(error);
                 Ok(())
             }
@@ -250,12 +262,15 @@ impl<'a> Parser<'a> {
             "reg" => self.register(&mut draft.names),
             "local" => self.local_variable(Space::Local, &mut draft.names),
             "param" => self.local_variable(Space::Param, &mut draft.names),
-            "shared" => self.shared_variable(false, Some(&mut draft.names)),
-            "extern" => {
-                self.cursor.advance()?;
-                self.shared_variable(true, Some(&mut draft.names))
+            "shared" => {
+                self.shared_variable(self.directive(Linkage::Local), Some(&mut draft.names))
             }
-            "global" | "const" => self.global(false),
+            "extern" => {
+                let directive = self.directive(Linkage::Extern);
+                self.cursor.advance()?;
+                self.shared_variable(directive, Some(&mut draft.names))
+            }
+            "global" | "const" => self.global(self.directive(Linkage::Local)),
             "loc" | "file" => self.cursor.skip_line(),
             "pragma" => self.pragma(),
             "section" => self.section(),
@@ -280,6 +295,8 @@ impl<'a> Parser<'a> {
             Token::Dotted("calltargets") => {
                 self.cursor.advance()?;
                 let names = self.list("the name of a function")?;
+                let mention = |&(name, position)| Mention { name, position, is_call: false };
+                draft.names.mentions.extend(names.iter().map(mention));
                 LabelKind::Calls(
                     names
                         .into_iter()
@@ -345,6 +362,17 @@ impl<'a> Parser<'a> {
             |list: Vec<NamedFormal<'a>>| list.into_iter().map(|named| named.formal).collect();
         Ok(Signature { returns: formals(returns), params: formals(params) })
     }
+}
+
+fn function_kind(
+    is_entry: bool,
+    returns: &[NamedFormal<'_>],
+    params: &[NamedFormal<'_>],
+) -> SymbolKind {
+    let shapes = |formals: &[NamedFormal<'_>]| {
+        formals.iter().map(|named| FormalShape::of(&named.formal)).collect()
+    };
+    SymbolKind::Function { is_entry, returns: shapes(returns), params: shapes(params) }
 }
 
 /// Declares the names of parameters in memory. Those in registers are already declared.

@@ -19,6 +19,8 @@ pub(super) struct Initial<'a> {
     pub(super) bytes: Vec<u8>,
     /// The addresses of variables that the value contains.
     pub(super) pointers: Vec<Pointer<'a>>,
+    /// The names that the value contains, and their places.
+    pub(super) mentions: Vec<(&'a str, TextPosition)>,
     /// Offset behind the last value: the size of an array that is declared without one.
     pub(super) end: u64,
 }
@@ -123,6 +125,7 @@ impl<'a> InitialReader<'a, '_> {
         match cursor.token() {
             Token::Word(word) if word != "WARP_SZ" => {
                 let pointer = pointer(cursor, offset, self.shape.ty)?;
+                self.initial.mentions.push((pointer.name, pointer.position));
                 self.end_of_masked(position)?;
                 self.add_pointer(pointer)?;
             }
@@ -186,6 +189,7 @@ impl<'a> InitialReader<'a, '_> {
     ) -> Result<(), ParseError> {
         cursor.expect('(', "`(`")?;
         let mut pointer = pointer(cursor, offset, Type::B64)?;
+        self.initial.mentions.push((pointer.name, pointer.position));
         cursor.expect(')', "`)`")?;
         let shift = match mask {
             Number::Integer(mask) if self.shape.ty.bytes() == 1 => {

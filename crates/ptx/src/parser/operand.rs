@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::constant::Number;
 use super::draft::{GlobalDraft, ModuleName};
 use super::raw::{RawOperand, RawOperandKind};
-use super::scope::{FunctionScope, Local};
+use super::scope::{FunctionScope, Local, Mention};
 use super::special;
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{OperandForm, OperandKind, TypeRule};
@@ -474,12 +474,14 @@ impl<'a> OperandCheck<'_, 'a> {
             None => {}
         }
         match self.module.get(name) {
-            Some(ModuleName::Global(id)) if self.globals[id.index()].external => {
-                Err(position.error(ParseErrorKind::ExternalVariable(name.to_owned())).into())
+            Some(found) => {
+                self.names.mentions.push(Mention { name, position, is_call: false });
+                Ok(Meaning::Symbol(match found {
+                    ModuleName::Global(id) => Symbol::Global(*id),
+                    ModuleName::Shared(id) => Symbol::Shared(*id),
+                    ModuleName::Function(id) => Symbol::Function(*id),
+                }))
             }
-            Some(ModuleName::Global(id)) => Ok(Meaning::Symbol(Symbol::Global(*id))),
-            Some(ModuleName::Shared(id)) => Ok(Meaning::Symbol(Symbol::Shared(*id))),
-            Some(ModuleName::Function(id)) => Ok(Meaning::Symbol(Symbol::Function(*id))),
             None => Err(position.error(ParseErrorKind::UnknownName(name.to_owned())).into()),
         }
     }

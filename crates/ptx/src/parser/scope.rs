@@ -56,6 +56,14 @@ struct NameRange {
     lanes: u8,
 }
 
+/// A use of a name of the module.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mention<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) position: TextPosition,
+    pub(crate) is_call: bool,
+}
+
 /// A use of a label, to be resolved at the end of the function.
 #[derive(Debug)]
 struct Reference<'a> {
@@ -74,6 +82,8 @@ pub(crate) struct FunctionScope<'a> {
     current: usize,
     depth: usize,
     references: Vec<Reference<'a>>,
+    /// Uses of names of the module, which may repeat.
+    pub(crate) mentions: Vec<Mention<'a>>,
     pub(crate) registers: Vec<Register>,
     pub(crate) variables: Vec<Variable>,
     pub(crate) labels: Vec<Label>,
@@ -86,6 +96,7 @@ impl<'a> FunctionScope<'a> {
             current: 0,
             depth: 0,
             references: Vec::new(),
+            mentions: Vec::new(),
             registers: Vec::new(),
             variables: Vec::new(),
             labels: Vec::new(),

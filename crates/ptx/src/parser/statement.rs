@@ -6,7 +6,7 @@ use super::cursor::shorten;
 use super::draft::{FunctionDraft, ModuleName, Parser};
 use super::operand::{Misfit, OperandCheck, label_name};
 use super::raw::{self, RawOperand, RawOperandKind};
-use super::scope::{LabelKind, Local};
+use super::scope::{LabelKind, Local, Mention};
 use crate::error::{OperandProblem, ParseError, ParseErrorKind};
 use crate::forms::{self, Form, Suffixes};
 use crate::ir::{
@@ -368,6 +368,7 @@ impl<'a> Parser<'a> {
         draft: &mut FunctionDraft<'a>,
     ) -> Result<CallTarget, ParseError> {
         let Some(Local::Register(register)) = draft.names.find(name, position)? else {
+            draft.names.mentions.push(Mention { name, position, is_call: true });
             return self.known_function(name, position).map(CallTarget::Direct);
         };
         let found = &draft.names.registers[register.index()];

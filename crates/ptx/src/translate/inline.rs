@@ -141,12 +141,6 @@ impl Inliner<'_> {
             CallTarget::Direct(id) => self.insert(*id, call, &instruction, frame, depth)?,
             CallTarget::Indirect { register, signature, targets } => {
                 let candidates = targets.clone().unwrap_or_else(|| self.candidates(signature));
-                if candidates.is_empty() {
-                    return Err(TranslateError::IndirectCall {
-                        instruction: instruction.mnemonic.to_string(),
-                        line: instruction.line,
-                    });
-                }
                 for id in candidates {
                     let next = self.new_label();
                     self.unless(*register, id, next, instruction.line);
@@ -154,7 +148,8 @@ impl Inliner<'_> {
                     self.branch(None, over, instruction.line);
                     self.body.push(Statement::Label(next));
                 }
-                // The address is not that of a candidate.
+                // The address is not that of a candidate. There may be none: virtual functions are
+                // called in code that never runs, and kernels of other modules implement them.
                 self.push(plain(Opcode::Trap, instruction.line, Vec::new()), Type::Pred, 0, false);
             }
         }

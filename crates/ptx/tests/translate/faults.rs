@@ -200,6 +200,23 @@ fn a_trap_ends_the_thread_and_names_the_line() {
     );
 }
 
+#[test]
+fn a_call_that_no_function_fits_is_a_trap() {
+    run(
+        "st.global.u32 [%to], 1; setp.ne.u32 %p0, %t, 2; @%p0 bra stores;\n\
+         P: .callprototype _ (); call %in, P;\n stores: st.global.u32 [%to], 2; ret;",
+        &[],
+        0,
+        1,
+        4,
+        4,
+        |machine, found| {
+            assert_eq!((found[0], found[1], found[3]), (2, 2, 2), "{}", machine.name);
+            assert_eq!(machine.fault(), (3, 13), "{}", machine.name);
+        },
+    );
+}
+
 fn refusal(text: &str, options: &Options) -> TranslateError {
     translate(&parse(&format!("{HEAD}{text}")).unwrap(), options).unwrap_err()
 }
