@@ -162,6 +162,18 @@ def a_node_that_is_not_there(place, kind):
     )
 
 
+def an_own_daemon_that_is_gone(place, kind):
+    """A daemon that was killed leaves its socket. Nobody has named it, so nobody hears of it."""
+    own = place.folder / "run/penstock"
+    own.mkdir(mode=0o700, parents=True)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(own / "penstockd.sock"))
+    pool = "pool" if kind == "nvml" else "nothing"
+    assert said(place.client(kind, XDG_RUNTIME_DIR=f"{place.folder}/run"), pool) == []
+    named = {"PENSTOCK_NODES": "local", "XDG_RUNTIME_DIR": f"{place.folder}/run"}
+    one(said(place.client(kind, **named), pool), "is left out: ", "no daemon listens there")
+
+
 def a_node_that_is_late(place, kind):
     daemon, address = place.serve(f"unix:{place.folder}/node.sock")
     assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
@@ -176,7 +188,7 @@ def a_node_that_is_late(place, kind):
     assert run.returncode == 125 and run.stdout == "" and len(lines) == 2, (
         f"{run.returncode}: {run.stdout}{run.stderr}"
     )
-    assert "is left out" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
+    assert "is missing" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
 
 
 def a_key_that_is_not_there(place, kind):
@@ -347,6 +359,7 @@ KINDS = [
     nothing_where_nothing_is_wrong,
     a_wrong_configuration,
     a_node_that_is_not_there,
+    an_own_daemon_that_is_gone,
     a_node_that_is_late,
     a_key_that_is_not_there,
     a_query_that_selects_nothing,

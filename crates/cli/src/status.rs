@@ -1,10 +1,7 @@
 //! `penstock status`: the state of the pool's daemons.
 
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
-use penstock_link::{Address, InstanceId, Keys, LinkError};
-use penstock_wire::hello::Role;
 use serde_json::{Value, json};
 
 use crate::args::StatusArgs;
@@ -13,26 +10,6 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::run::{Probed, configured, no_nodes, probe_all};
 use crate::table::{self, Table};
-
-/// Longest status of a daemon in bytes: twice that of 256 sessions of 1 KiB, with the limits of 512
-/// users, of 2 KiB each.
-const STATUS_BYTES_MAX: usize = 5 << 19;
-
-/// Asks a daemon for its status. The daemon has `patience` for the hello, and once more for its
-/// answer. Also returns which running daemon it is.
-pub fn ask(
-    address: &Address,
-    role: Role,
-    keys: &Keys,
-    patience: Duration,
-) -> Result<(Value, Option<InstanceId>), LinkError> {
-    let opened = penstock_link::open(address, role, None, keys, Instant::now() + patience)?;
-    let (stream, deadline) = (opened.stream, Instant::now() + patience);
-    let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
-    let bytes = stream.read_sized_until("the status", STATUS_BYTES_MAX, deadline)?;
-    let status = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;
-    Ok((status, opened.instance))
-}
 
 /// Shows every daemon of the pool.
 pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {

@@ -129,25 +129,6 @@ fn who_reads_the_output_does_not_wait_for_the_guard() {
 }
 
 #[test]
-fn a_silent_node_is_named_in_one_line_and_left_out() {
-    let home = Home::new("silent");
-    home.start_fake_node();
-    let nodes = format!("unix:{0}/nobody.sock,unix:{0}/node.sock", home.path.display());
-    let output = home
-        .penstock(&["run", "--nodes", &nodes, "--", "sh", "-c", "echo $PENSTOCK_NODES"])
-        .output()
-        .unwrap();
-    assert_eq!(stdout(&output), format!("unix:{}/node.sock\n", home.path.display()));
-    let error = stderr(&output);
-    assert_eq!(error.lines().count(), 1, "{error}");
-    assert!(
-        error.starts_with("penstock: node unix:") && error.contains("nobody.sock is left out: "),
-        "{error}"
-    );
-    assert_tidy(&home);
-}
-
-#[test]
 fn a_node_that_is_late_is_named_and_the_program_does_not_start() {
     let home = Home::new("late");
     home.start_fake_node_with(1, Duration::from_secs(2));
@@ -156,7 +137,7 @@ fn a_node_that_is_late_is_named_and_the_program_does_not_start() {
     let error = stderr(&output);
     let lines: Vec<_> = error.lines().collect();
     assert_eq!(lines.len(), 2, "{error}");
-    assert!(lines[0].contains("node.sock is left out: "), "{error}");
+    assert!(lines[0].contains("node.sock is missing: "), "{error}");
     assert!(lines[0].ends_with("in time (PENSTOCK_TIMEOUT_MS is 20)"), "{error}");
     assert_eq!(lines[1], "penstock: no node of the pool answers");
     assert_tidy(&home);
