@@ -25,6 +25,14 @@ const READY: &str = "ready";
 /// Name of the daemon's socket in the private directory.
 const SOCKET_NAME: &str = "node.sock";
 
+/// Returns whether this process is the guard of a program. It ends soon after the program.
+pub fn is_guard(pid: u32) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0);
+    let is_ours = words.next().is_some_and(|program| program.ends_with(b"penstock"));
+    is_ours && words.next() == Some(b"guard")
+}
+
 /// Starts the guard of this process. If `serve` is set, the guard also runs a daemon, and the
 /// function returns the daemon's socket.
 pub fn start(directory: &PrivateDirectory, serve: bool) -> Result<Option<PathBuf>, Failure> {
