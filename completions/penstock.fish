@@ -177,7 +177,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_see
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "define" -d 'Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "check" -d 'Say what is wrong with a libvirt domain on this host, with the corrected elements'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host' -r -f -a "vsock\t'vsock, which needs no network'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host [default: vsock, or tcp if this host has no end for vsock]' -r -f -a "vsock\t'vsock, which needs no network'
 shm\t'Memory that guest and host share, with vsock for wake-ups'
 tcp\t'TCP over a virtual network card'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l nodes -d 'Nodes that the guest uses, instead of a daemon for this guest alone' -r

@@ -82,8 +82,8 @@ CORE-S is the core-seconds of the client's worker, including what CPU devices co
 client. NODE J is the joules of the whole node, for all its users, while the client was served. \
 For each device, IN USE S is the seconds from the client's first command on the device until all \
 its commands were known to have ended; CORE-S and J are the core-seconds and joules of the \
-device, if they can be told from those of others. A figure that is not known is `unavailable \
-(reason)`, and null in JSON. See docs/energy.md.
+device, if they can be told from those of others. A figure that is not known is `-`, and null in \
+JSON; the reason stands below the table. See docs/energy.md.
 
 Exit status:
 0 if all nodes answer; 1 if some do and others do not; 3 if none does.";

@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -246,6 +247,12 @@ fn status_asks_the_daemons() {
     assert_eq!(json["nodes"][1]["status"]["host"], "fake");
     let output = home.penstock(&["status"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    // A daemon that a run has started for itself is named by its program, and needs no other node.
+    let run = home.path.join("run/penstock/run-4711-0a0b0c0d");
+    fs::DirBuilder::new().mode(0o700).recursive(true).create(&run).unwrap();
+    Home::start_fake_node_at(run.join("node.sock"), 1, Duration::ZERO);
+    let output = home.penstock(&["status"]).output().unwrap();
+    assert!(stdout(&output).contains("fake  penstock run 4711  0.0.0"), "{}", stderr(&output));
 }
 
 #[test]

@@ -299,8 +299,8 @@ fn empty_set() -> libc::sigset_t {
     set
 }
 
-/// Returns the status and the core time of the process, or of any child with -1, if it has ended. The
-/// time includes all its
+/// Returns the status and the core time of the process, or of any child with -1, if it has ended.
+/// The time includes all its
 /// threads, and its descendants that were waited for.
 fn ended(pid: libc::pid_t) -> Result<Option<(ExitStatus, Usage)>, Error> {
     use std::os::unix::process::ExitStatusExt as _;

@@ -14,16 +14,13 @@ use penstock_daemon::Level;
 use penstock_process::variable;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::private::PrivateDirectory;
+use super::private::{PrivateDirectory, SOCKET_NAME};
 use crate::args::GuardArgs;
 use crate::embedded::{Embedded, shows_log, wait_until_ready};
 use crate::failure::Failure;
 
 /// Line that the guard prints when everything is ready.
 const READY: &str = "ready";
-
-/// Name of the daemon's socket in the private directory.
-const SOCKET_NAME: &str = "node.sock";
 
 /// Returns whether this process is the guard of a program. It ends soon after the program.
 pub fn is_guard(pid: u32) -> bool {

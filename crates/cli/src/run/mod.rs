@@ -31,7 +31,7 @@ use crate::table;
 use crate::words;
 use args::RunArgs;
 pub use nodes::{Found, Wishes, find_nodes};
-pub use private::PrivateDirectory;
+pub use private::{PrivateDirectory, daemons};
 pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
 
 /// Sets the pool up and becomes the program.

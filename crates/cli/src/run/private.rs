@@ -13,6 +13,9 @@ use crate::failure::Failure;
 /// Prefix of the directories' names.
 const NAME: &str = "run-";
 
+/// Name of the socket of a daemon that serves one run.
+pub const SOCKET_NAME: &str = "node.sock";
+
 /// Longest base path. The path of a Unix socket has at most 107 bytes. Below the base follow
 /// `/run-1234567-89abcdef/node.sock`, 31 bytes, and more for 64-bit process ids.
 const BASE_BYTES_MAX: usize = 64;
@@ -106,6 +109,19 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
         reason: "others can write to this directory; remove it, or set XDG_RUNTIME_DIR to one of your own"
             .into(),
     })
+}
+
+/// Returns the sockets of the daemons that runs of this user have started for themselves, each with
+/// the process id of its program.
+pub fn daemons(surroundings: &Surroundings<'_>) -> Vec<(String, PathBuf)> {
+    let entries = base(surroundings).ok().and_then(|base| fs::read_dir(base).ok());
+    let of_run = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (pid, _) = name.strip_prefix(NAME)?.split_once('-')?;
+        Some((pid.to_owned(), entry.path().join(SOCKET_NAME)))
+    };
+    let all = entries.into_iter().flatten().flatten().filter_map(of_run);
+    all.filter(|(_, socket)| socket.exists()).collect()
 }
 
 /// Removes directories that no process holds.

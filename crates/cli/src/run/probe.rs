@@ -83,19 +83,18 @@ pub fn keys_for(node: &NodeAddress, config: &Config) -> Result<Keys, LinkError> 
     config.load_keys_for(std::iter::once(&node.address))
 }
 
-/// Asks all daemons at once for their status. Each may take as long as the configuration allows.
-pub fn probe_all(config: &Config) -> Vec<Probed> {
+/// Asks these daemons at once for their status. Each may take as long as the configuration allows.
+pub fn probe_all(config: &Config, list: &[NodeAddress]) -> Vec<Probed> {
     thread::scope(|scope| {
         let ask_one = |node: &NodeAddress| {
             ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
         };
-        let threads: Vec<_> =
-            config.nodes.iter().map(|node| scope.spawn(move || ask_one(node))).collect();
+        let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask_one(node))).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or(Err(LinkError::Closed))
         };
         let answers = threads.into_iter().map(join).collect();
-        distinct(&config.nodes, answers).map(|(node, answer)| Probed { node, answer }).collect()
+        distinct(list, answers).map(|(node, answer)| Probed { node, answer }).collect()
     })
 }
 
