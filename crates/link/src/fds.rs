@@ -1,8 +1,8 @@
-//! File descriptors sent over Unix sockets.
+//! File descriptors: those sent over Unix sockets, and those that must not be standard files.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -17,6 +17,22 @@ use crate::wait::Patience;
 
 /// Maximum number of file descriptors in one message: two rings, a doorbell and an arena.
 pub(crate) const FDS_MAX: usize = 4;
+
+/// First number behind those of the standard files.
+pub(crate) const FIRST_OTHER: i32 = 3;
+
+/// Gives a new descriptor a number that no standard file has. In a program that has closed a
+/// standard file, the kernel gives its number to the next descriptor, and what the program prints
+/// would go into it. Every descriptor that a library keeps goes through this function.
+///
+/// # Errors
+/// Fails if the process may have no more descriptors.
+pub(crate) fn beyond_standard(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
+    if fd.as_raw_fd() >= FIRST_OTHER {
+        return Ok(fd);
+    }
+    rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_OTHER)
+}
 
 /// Sends one file descriptor with a note of at least one byte over a Unix socket. A note of at most
 /// a page arrives in one piece; all notes here are that short.
@@ -89,12 +105,14 @@ pub(crate) fn recv_fds(
         match rustix::net::recvmsg(over, &mut [IoSliceMut::new(&mut *note)], &mut beside, flags) {
             Ok(got) if got.bytes == 0 => return Err(LinkError::Closed),
             Ok(got) => {
-                let mut fds = Vec::new();
+                let mut fds: Vec<OwnedFd> = Vec::new();
                 for message in beside.drain() {
                     if let RecvAncillaryMessage::ScmRights(sent) = message {
                         fds.extend(sent);
                     }
                 }
+                let fds: Result<_, _> = fds.into_iter().map(beyond_standard).collect();
+                let fds = fds.map_err(LinkError::system("receiving file descriptors"))?;
                 return Ok((got.bytes, fds));
             }
             Err(Errno::INTR) => {}

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use penstock_daemon::Level;
 use penstock_process::variable;
+use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::private::{PrivateDirectory, SOCKET_NAME};
@@ -97,7 +98,19 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     if variable::CONFINE.value().is_none() {
         options.extend(["--confine".into(), Level::Off.to_string().into()]);
     }
-    Embedded::start_with(&options, &[], directory.path().join("daemon.log"))
+    // PoCL has no device if it cannot make its cache.
+    let cache = (!has_cache()).then(|| directory.path().join("cache"));
+    let variables: Vec<_> = cache.iter().map(|it| (variable::CACHE_HOME.name, &**it)).collect();
+    Embedded::start_with(&options, &variables, directory.path().join("daemon.log"))
+}
+
+/// Returns whether drivers can make their caches where the user has such files. A home may belong to
+/// another user, as under `sudo -u`, be read-only, or not exist.
+fn has_cache() -> bool {
+    let home = variable::HOME.path().map(|home| home.join(".cache"));
+    let Some(folder) = variable::CACHE_HOME.path().or(home) else { return false };
+    let made = std::fs::create_dir_all(&folder);
+    made.is_ok() && rustix::fs::access(&folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Closes the program's files: a reader of the program's output must not wait for the guard.

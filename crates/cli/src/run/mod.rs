@@ -20,10 +20,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-use penstock_client::config::{self, Config, Surroundings, Wanted};
+use penstock_client::config::{self, Config, NodeAddress, Surroundings, Wanted};
 use penstock_client::select_described;
 use penstock_dql::Query;
-use penstock_process::variable;
+use penstock_link::Address;
+use penstock_process::{signals, variable};
 use penstock_wire::describe::NodeDescription;
 
 use crate::failure::Failure;
@@ -31,6 +32,7 @@ use crate::table;
 use crate::words;
 use args::RunArgs;
 pub use nodes::{Found, Wishes, find_nodes};
+use private::can_be_listed;
 pub use private::{PrivateDirectory, daemons};
 pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
 
@@ -43,6 +45,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     // its own hold on its directory.
     let directories =
         set_up(args, &mut command).map_err(|failure| Failure::Run(Box::new(failure)))?;
+    signals::as_before();
     let source = command.exec();
     drop(directories);
     Err(Failure::Execute { program: PathBuf::from(program), source })
@@ -75,8 +78,15 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
     }
     // Any of them will do.
     let Some(directory) = directories.first() else { return Ok(directories) };
-    directory.write("penstock.icd", &format!("{}\n", library.display()))?;
-    let list = nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(",");
+    directory.write("penstock.icd", library::entry(&library))?;
+    // The path of the own socket may have what a list cannot have.
+    let own = Some(Surroundings::of_process().own_socket());
+    let own = own.filter(|path| !can_be_listed(path)).map(Address::unix);
+    let listed = |node: &NodeAddress| match Some(&node.address) == own.as_ref() {
+        true => config::LOCAL.to_owned(),
+        false => node.to_string(),
+    };
+    let list = nodes.iter().map(|(node, _)| listed(node)).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library, mpi.as_deref());
     Ok(directories)

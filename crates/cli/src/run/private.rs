@@ -69,10 +69,10 @@ impl PrivateDirectory {
     }
 
     /// Creates the file `name` in the directory and writes `text` to it.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
         let path = self.path.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
+        file.and_then(|mut file| file.write_all(text.as_ref()))
             .map_err(Failure::file(&path, "write"))
     }
 
@@ -86,13 +86,19 @@ impl PrivateDirectory {
 /// Returns the directory in which to create private directories.
 fn base(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
     let usual = surroundings.runtime_directory();
-    if usual.as_os_str().len() <= BASE_BYTES_MAX && make_private(&usual, surroundings).is_ok() {
+    let is_short = usual.as_os_str().len() <= BASE_BYTES_MAX;
+    if is_short && can_be_listed(&usual) && make_private(&usual, surroundings).is_ok() {
         return Ok(usual);
     }
     let uid = rustix::process::getuid().as_raw();
     let other = PathBuf::from(format!("/tmp/penstock-{uid}"));
     make_private(&other, surroundings)?;
     Ok(other)
+}
+
+/// Returns whether the path can be part of an address in a list of nodes.
+pub fn can_be_listed(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| !text.contains(','))
 }
 
 fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Failure> {
@@ -174,6 +180,14 @@ mod tests {
             !held.exists()
         });
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_no_list_can_name_is_not_used() {
+        use std::os::unix::ffi::OsStrExt as _;
+        assert!(can_be_listed(Path::new("/run/Jürgen 2/penstock")));
+        assert!(!can_be_listed(Path::new("/run/a,b/penstock")));
+        assert!(!can_be_listed(Path::new(std::ffi::OsStr::from_bytes(b"/run/\xff/penstock"))));
     }
 
     #[test]

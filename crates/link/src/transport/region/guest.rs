@@ -21,6 +21,7 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::layout::{Header, Layout, MemoryUse, Offer, PAGE_BYTES, Place};
 use super::lock::lock;
+use crate::fds::beyond_standard;
 use crate::key::Key;
 use crate::piece::{Held, Window, read_own_words};
 use crate::transport::contract::Side;
@@ -113,6 +114,7 @@ fn devices(folder: &Path) -> Vec<PathBuf> {
 fn look_at(path: &Path) -> io::Result<Device> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    let file = File::from(beyond_standard(file.into())?);
     let about = file.metadata()?;
     let bytes = about.len();
     if !about.is_file() || bytes < PAGE_BYTES as u64 {
