@@ -1,8 +1,8 @@
-//! File descriptors: those sent over Unix sockets, and those that must not be standard files.
+//! File descriptors sent over Unix sockets.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::io::Errno;
@@ -12,27 +12,12 @@ use rustix::net::{
 };
 
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 use crate::transport::syscall::{Readiness, wait_fd};
 use crate::wait::Patience;
 
 /// Maximum number of file descriptors in one message: two rings, a doorbell and an arena.
 pub(crate) const FDS_MAX: usize = 4;
-
-/// First number behind those of the standard files.
-pub(crate) const FIRST_OTHER: i32 = 3;
-
-/// Gives a new descriptor a number that no standard file has. In a program that has closed a
-/// standard file, the kernel gives its number to the next descriptor, and what the program prints
-/// would go into it. Every descriptor that a library keeps goes through this function.
-///
-/// # Errors
-/// Fails if the process may have no more descriptors.
-pub(crate) fn beyond_standard(fd: OwnedFd) -> rustix::io::Result<OwnedFd> {
-    if fd.as_raw_fd() >= FIRST_OTHER {
-        return Ok(fd);
-    }
-    rustix::io::fcntl_dupfd_cloexec(&fd, FIRST_OTHER)
-}
 
 /// Sends one file descriptor with a note of at least one byte over a Unix socket. A note of at most
 /// a page arrives in one piece; all notes here are that short.

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::LinkError;
-use crate::fds::beyond_standard;
+use crate::standard::beyond_standard;
 
 /// Seals that fix the size for both sides: access beyond a shrunk size would raise SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);

@@ -21,7 +21,7 @@ use penstock_wire::trace::{CONTENT_BYTES_MAX, RecordKind, Writer, file_header, r
 use zerocopy::IntoBytes as _;
 
 use crate::error::LinkError;
-use crate::fds::beyond_standard;
+use crate::standard::beyond_standard;
 use crate::transport::contract::Side;
 
 /// Most traces with the same process id. In containers the programs of many runs have the same id.

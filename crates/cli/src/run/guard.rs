@@ -104,8 +104,8 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     Embedded::start_with(&options, &variables, directory.path().join("daemon.log"))
 }
 
-/// Returns whether drivers can make their caches where the user has such files. A home may belong to
-/// another user, as under `sudo -u`, be read-only, or not exist.
+/// Returns whether drivers can make their caches where the user has such files. A home may belong
+/// to another user, as under `sudo -u`, be read-only, or not exist.
 fn has_cache() -> bool {
     let home = variable::HOME.path().map(|home| home.join(".cache"));
     let Some(folder) = variable::CACHE_HOME.path().or(home) else { return false };

@@ -22,7 +22,7 @@ use super::host_port;
 use super::syscall::{self, Readiness, wait_fd};
 use super::tls::TlsConnection;
 use crate::error::LinkError;
-use crate::fds::beyond_standard;
+use crate::standard::beyond_standard;
 use crate::instance::End;
 
 /// Idle time in seconds after which a TCP peer is probed.

@@ -23,7 +23,7 @@ use super::contract::{
 };
 use super::rings;
 use crate::error::LinkError;
-use crate::fds::beyond_standard;
+use crate::standard::beyond_standard;
 use crate::fork::Owner;
 use crate::instance::End;
 

@@ -20,7 +20,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::LinkError;
-use crate::fds::beyond_standard;
+use crate::standard::beyond_standard;
 use crate::transport::contract::{Connection, Transport};
 use crate::transport::syscall::{self, Readiness};
 

@@ -21,9 +21,9 @@ use zerocopy::{FromZeros, IntoBytes};
 
 use super::layout::{Header, Layout, MemoryUse, Offer, PAGE_BYTES, Place};
 use super::lock::lock;
-use crate::fds::beyond_standard;
 use crate::key::Key;
 use crate::piece::{Held, Window, read_own_words};
+use crate::standard::beyond_standard;
 use crate::transport::contract::Side;
 
 /// Folder with the PCI devices of this machine.

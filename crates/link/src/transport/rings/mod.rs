@@ -17,7 +17,8 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use super::contract::{Connection, Rings, Side};
 use crate::arena::Arena;
 use crate::error::LinkError;
-use crate::fds::{beyond_standard, recv_fds, send_fds};
+use crate::fds::{recv_fds, send_fds};
+use crate::standard::beyond_standard;
 use crate::wait::{Patience, Policy};
 use ring::{Map, RING_BYTES};
 

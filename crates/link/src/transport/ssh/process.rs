@@ -24,7 +24,7 @@ use penstock_process::{search, variable};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::error::LinkError;
-use crate::fds::{FIRST_OTHER, beyond_standard};
+use crate::standard::{FIRST_OTHER, beyond_standard};
 use crate::sealed;
 
 /// Shell that every system has.

@@ -11,7 +11,7 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::super::syscall::{Readiness, wait_fd};
-use crate::fds::beyond_standard;
+use crate::standard::beyond_standard;
 
 /// Word for all machines in the address of a listener.
 pub(super) const ANY_MACHINE: &str = "any";
