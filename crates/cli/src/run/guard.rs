@@ -72,6 +72,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
     let directory = PrivateDirectory::hold(args.directory.clone())?;
     let watched = watch(&directory, args);
     penstock_link::end_shared_ssh(directory.path());
+    directory.keep_log(args.pid);
     directory.remove();
     if let Err(failure) = watched {
         // `start` reads this line if the failure occurred before all was ready.
@@ -101,7 +102,7 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     // PoCL has no device if it cannot make its cache.
     let cache = (!has_cache()).then(|| directory.path().join("cache"));
     let variables: Vec<_> = cache.iter().map(|it| (variable::CACHE_HOME.name, &**it)).collect();
-    Embedded::start_with(&options, &variables, directory.path().join("daemon.log"))
+    Embedded::start_with(&options, &variables, directory.log())
 }
 
 /// Returns whether drivers can make their caches where the user has such files. A home may belong

@@ -13,6 +13,12 @@ use crate::failure::Failure;
 /// Prefix of the directories' names.
 const NAME: &str = "run-";
 
+/// End of the name of a log that is kept.
+const LOG_ENDING: &str = ".log";
+
+/// Number of logs that are kept.
+const LOGS_MAX: usize = 8;
+
 /// Name of the socket of a daemon that serves one run.
 pub const SOCKET_NAME: &str = "node.sock";
 
@@ -76,6 +82,21 @@ impl PrivateDirectory {
             .map_err(Failure::file(&path, "write"))
     }
 
+    /// Returns the file for the log of a daemon.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("daemon.log")
+    }
+
+    /// Keeps the log of the daemon beside the directory if something in it is wrong, under the
+    /// process id of the program. The user learns of a lost node only afterwards.
+    pub fn keep_log(&self, pid: i32) {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let Some(base) = self.path.parent().filter(|_| is_worth_keeping(&text)) else { return };
+        // There is nobody to tell if it cannot be kept.
+        _ = fs::copy(self.log(), base.join(format!("{NAME}{pid}{LOG_ENDING}")));
+        remove_old_logs(base);
+    }
+
     /// Removes the directory with all its contents.
     pub fn remove(self) {
         // There is nobody to tell, and the next run tries again.
@@ -128,6 +149,26 @@ pub fn daemons(surroundings: &Surroundings<'_>) -> Vec<(String, PathBuf)> {
     };
     let all = entries.into_iter().flatten().flatten().filter_map(of_run);
     all.filter(|(_, socket)| socket.exists()).collect()
+}
+
+/// Returns whether a log has a line of the level `warn` or `error`: the second word of a line.
+fn is_worth_keeping(log: &str) -> bool {
+    log.lines().any(|line| matches!(line.split(' ').nth(1), Some("warn" | "error")))
+}
+
+fn remove_old_logs(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    let of_log = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_log = name.starts_with(NAME) && name.ends_with(LOG_ENDING);
+        let modified = entry.metadata().and_then(|about| about.modified()).ok()?;
+        is_log.then(|| (modified, entry.path()))
+    };
+    let mut logs: Vec<_> = entries.flatten().filter_map(of_log).collect();
+    logs.sort();
+    for (_, path) in logs.iter().rev().skip(LOGS_MAX) {
+        _ = fs::remove_file(path);
+    }
 }
 
 /// Removes directories that no process holds.
@@ -188,6 +229,33 @@ mod tests {
         assert!(can_be_listed(Path::new("/run/Jürgen 2/penstock")));
         assert!(!can_be_listed(Path::new("/run/a,b/penstock")));
         assert!(!can_be_listed(Path::new(std::ffi::OsStr::from_bytes(b"/run/\xff/penstock"))));
+    }
+
+    #[test]
+    fn logs_with_warnings_are_kept_and_old_ones_are_not() {
+        let base = std::env::temp_dir().join(format!("penstock-logs-{}", std::process::id()));
+        _ = fs::remove_dir_all(&base);
+        fs::create_dir_all(base.join("run-1-a")).unwrap();
+        let directory = PrivateDirectory::hold(base.join("run-1-a")).unwrap();
+        let kept = |pid: i32| base.join(format!("run-{pid}.log")).exists();
+        directory.keep_log(1);
+        fs::write(directory.log(), "2026-11-28T07:24:01Z info a worker writes text=\"warn\"\n")
+            .unwrap();
+        directory.keep_log(2);
+        assert!(!kept(1) && !kept(2));
+        let trouble = "2026-11-28T07:24:01Z info listening\n2026-11-28T07:24:02Z warn a worker\n";
+        fs::write(directory.log(), trouble).unwrap();
+        for pid in 10..20 {
+            directory.keep_log(pid);
+            let age = Duration::from_secs(u64::try_from(100 - pid).unwrap());
+            let file = File::options().write(true).open(base.join(format!("run-{pid}.log")));
+            file.unwrap().set_modified(SystemTime::now() - age).unwrap();
+        }
+        directory.keep_log(20);
+        let left: Vec<_> = (10..=20).filter(|pid| kept(*pid)).collect();
+        assert_eq!(left, [13, 14, 15, 16, 17, 18, 19, 20]);
+        assert!(directory.path().exists());
+        fs::remove_dir_all(&base).unwrap();
     }
 
     #[test]
