@@ -165,7 +165,7 @@ fn client_cells(host: &str, session: &Value, notes: &mut Vec<String>) -> Vec<Str
         (of("core_seconds", "busy", "CORE-S"), of("joules", "node", "NODE J"));
     let (over, why) = way(session.get("transport").unwrap_or(&none));
     if let Some(why) = why {
-        note(notes, format!("OVER on node {host}: {over}, because {why}"));
+        note(notes, format!("OVER on node {host}: {over} ({why})"));
     }
     vec![host.to_owned(), client(session), over, since, core_seconds, joules]
 }
@@ -287,7 +287,7 @@ mod tests {
         );
         // Each reason is there once.
         assert_eq!(text.matches("NODE J on node a is unavailable: no counter\n").count(), 1);
-        assert_eq!(text.matches("OVER on node a: vsock, because far\n").count(), 1, "{text}");
+        assert_eq!(text.matches("OVER on node a: vsock (far)\n").count(), 1, "{text}");
         // From an older daemon.
         assert!(
             clients(&[status(json!([{ "client": "b" }]))], None).contains("b       -         -"),
