@@ -63,15 +63,18 @@ complete -c penstock -n "__fish_penstock_using_subcommand bridge" -l direct -d '
 complete -c penstock -n "__fish_penstock_using_subcommand bridge" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -l json -d 'Write the list as JSON'
-complete -c penstock -n "__fish_penstock_using_subcommand devices" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
+complete -c penstock -n "__fish_penstock_using_subcommand devices" -l no-local -d 'Start no daemon for the devices of this host'
 complete -c penstock -n "__fish_penstock_using_subcommand devices" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand discover" -l json -d 'Write the list as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand discover" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l nodes -d 'Nodes to use, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l devices -d 'Show the program only the devices that this query selects; overrides PENSTOCK_DEVICES' -r
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l wait -d 'Wait for nodes that do not answer or are full, at most this number of seconds' -r
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l mpi -d 'Let the program pass CUDA device memory to MPI' -r -f -a "auto\t''
 openmpi\t''
 mpich\t''"
-complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'Leave out the devices of this host, unless its daemon is one of the nodes'
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'Start no daemon for the devices of this host'
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l allow-missing -d 'Do without named nodes that do not answer, as long as one of them does'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l json -d 'Write the status as JSON'
@@ -174,7 +177,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_see
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "run" -d 'Boot a small guest, run a program in it on the devices of this host, and return its exit status'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "define" -d 'Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host'
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and not __fish_seen_subcommand_from run define check" -f -a "check" -d 'Say what is wrong with a libvirt domain on this host, with the corrected elements'
-complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host' -r -f -a "vsock\t'vsock, which needs no network'
+complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l transport -d 'How the guest reaches the daemon of this host [default: vsock, or tcp if this host has no end for vsock]' -r -f -a "vsock\t'vsock, which needs no network'
 shm\t'Memory that guest and host share, with vsock for wake-ups'
 tcp\t'TCP over a virtual network card'"
 complete -c penstock -n "__fish_penstock_using_subcommand vm; and __fish_seen_subcommand_from run" -l nodes -d 'Nodes that the guest uses, instead of a daemon for this guest alone' -r

@@ -133,6 +133,23 @@ TEST(folder_with_a_space) {
     leave();
 }
 
+/* Latin-1: options and names of files are bytes, and need not be UTF-8. */
+TEST(folder_with_bytes_that_are_no_utf8) {
+    enter();
+    put_file("J\xfcrgen/a.h", "#define VALUE 55\n");
+    const char *options = "-DNAME=\"J\xfc\" -I J\xfcrgen";
+    EACH_DEVICE(on) {
+        struct built it = begin(on, "#include <a.h>" KERNEL);
+        build_again(&it, options);
+        CHECK(word_from(&it) == 55);
+        char told[64] = "";
+        OK(clGetProgramBuildInfo(it.program, on, CL_PROGRAM_BUILD_OPTIONS, 64, told, NULL));
+        CHECK(strcmp(told, options) == 0);
+        end(&it);
+    }
+    leave();
+}
+
 TEST(files_that_include_files) {
     enter();
     put_file("inc/a.h", "#pragma once\n#include \"deep/b.h\"\n#include <c.h>\n");

@@ -4,10 +4,6 @@ NVIDIA's runtime, and CuPy compiles with NVRTC."""
 import os
 import sys
 
-# The pool's devices cannot run NVIDIA's machine code. So NVRTC must produce PTX, and CuPy must not
-# use CUB, which contains precompiled kernels for reductions.
-os.environ["CUPY_COMPILE_WITH_PTX"] = "1"
-os.environ["CUPY_ACCELERATORS"] = ""
 os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
 
 import numpy as np

@@ -3,8 +3,6 @@
 import os
 import sys
 
-os.environ["CUPY_COMPILE_WITH_PTX"] = "1"
-os.environ["CUPY_ACCELERATORS"] = ""
 os.environ["CUPY_CACHE_IN_MEMORY"] = "1"
 
 import numpy as np

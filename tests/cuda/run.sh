@@ -112,11 +112,9 @@ limit=$(patience 5)
 # Sets `command` to the command of a program.
 command_of() {
     case $program in
-        numba_* | nvrtc_* | nvml | cublas | cufft)
+        numba_* | nvrtc_* | nvml | cublas | cufft | cupy_*)
             command=(as_user "$limit" "$python" "$here/$program.py") ;;
         sharing) command=(with_path "$limit" "$python" "$here/sharing.py" "$out/tests/sharing") ;;
-        # Its modules contain the runtime, which `penstock run` cannot see in the program.
-        cupy_*) command=(as_user "$limit" env LD_PRELOAD="$libraries/libpenstock_cudapatch.so" "$python" "$here/$program.py") ;;
         # Its last case kills the daemon of the second node.
         heaps) command=(with_path "$limit" env ${POOL_PIDS[1]:+PENSTOCK_TEST_VICTIM=${POOL_PIDS[1]}} "$out/tests/heaps") ;;
         # It has the static runtime, which only penstock run replaces.

@@ -20,7 +20,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
-from patience import PATIENCE_S, chosen
+from patience import PATIENCE_S, chosen, wait_for
 from tally import Skipped, Tally
 
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
@@ -162,6 +162,18 @@ def a_node_that_is_not_there(place, kind):
     )
 
 
+def an_own_daemon_that_is_gone(place, kind):
+    """A daemon that was killed leaves its socket. Nobody has named it, so nobody hears of it."""
+    own = place.folder / "run/penstock"
+    own.mkdir(mode=0o700, parents=True)
+    with socket.socket(socket.AF_UNIX) as gone:
+        gone.bind(str(own / "penstockd.sock"))
+    pool = "pool" if kind == "nvml" else "nothing"
+    assert said(place.client(kind, XDG_RUNTIME_DIR=f"{place.folder}/run"), pool) == []
+    named = {"PENSTOCK_NODES": "local", "XDG_RUNTIME_DIR": f"{place.folder}/run"}
+    one(said(place.client(kind, **named), pool), "is left out: ", "no daemon listens there")
+
+
 def a_node_that_is_late(place, kind):
     daemon, address = place.serve(f"unix:{place.folder}/node.sock")
     assert said(place.client(kind, PENSTOCK_NODES=address), "pool") == []
@@ -176,7 +188,7 @@ def a_node_that_is_late(place, kind):
     assert run.returncode == 125 and run.stdout == "" and len(lines) == 2, (
         f"{run.returncode}: {run.stdout}{run.stderr}"
     )
-    assert "is left out" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
+    assert "is missing" in lines[0] and "no node of the pool answers" in lines[1], run.stderr
 
 
 def a_key_that_is_not_there(place, kind):
@@ -249,6 +261,48 @@ def a_node_that_is_lost(place):
             one(lines, f"node {socket.gethostname()} ({address}) is lost: ")
         else:
             assert lines == [], lines
+
+
+CRASH = """
+#define CL_TARGET_OPENCL_VERSION 300
+#include <CL/cl.h>
+int main(void) {
+    const char *source = "kernel void tame(global int *a) { a[0] = 1; }"
+                         "kernel void wild(ulong at) { *(global int *)at = 1; }";
+    cl_platform_id platform;
+    cl_device_id device;
+    clGetPlatformIDs(1, &platform, NULL);
+    clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL);
+    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
+    cl_command_queue queue = clCreateCommandQueueWithProperties(context, device, NULL, NULL);
+    cl_program program = clCreateProgramWithSource(context, 1, &source, NULL, NULL);
+    clBuildProgram(program, 1, &device, "", NULL, NULL);
+    cl_kernel kernel = clCreateKernel(program, "wild", NULL);
+    cl_ulong at = 64;
+    size_t one = 1;
+    clSetKernelArg(kernel, 0, sizeof at, &at);
+    clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &one, NULL, 0, NULL, NULL);
+    return clFinish(queue) == CL_SUCCESS ? 9 : 7;
+}
+"""
+
+
+def a_kernel_that_crashes_its_worker(place):
+    """The line names the signal, the kernel and what helps, and the daemon's log is kept."""
+    (place.folder / "crash.c").write_text(CRASH)
+    program = place.folder / "crash"
+    subprocess.run(["cc", "-o", program, place.folder / "crash.c", "-lOpenCL"], check=True)
+    run = place.run(program=[program])
+    assert run.returncode == 7, f"{run.returncode}: {run.stderr}"
+    one(run.stderr.splitlines(), "is lost: ", "(SIGSEGV); ", "first: `wild`; `oclgrind PROGRAM`")
+    runs = place.folder / "penstock"
+    wait_for(lambda: not list(runs.glob("run-*/")), "the end of the guard")
+    [log] = runs.glob("run-*.log")
+    assert "a fault ends the worker" in log.read_text(), log.read_text()
+    # Without a fault nothing is kept.
+    assert place.run().stdout == "started\n"
+    wait_for(lambda: not list(runs.glob("run-*/")), "the end of the guard")
+    assert len(list(runs.iterdir())) == 1, list(runs.iterdir())
 
 
 def a_program_that_waits_in_line(place):
@@ -347,6 +401,7 @@ KINDS = [
     nothing_where_nothing_is_wrong,
     a_wrong_configuration,
     a_node_that_is_not_there,
+    an_own_daemon_that_is_gone,
     a_node_that_is_late,
     a_key_that_is_not_there,
     a_query_that_selects_nothing,
@@ -354,6 +409,7 @@ KINDS = [
 ]
 ONCE = [
     a_node_that_is_lost,
+    a_kernel_that_crashes_its_worker,
     a_program_that_waits_in_line,
     a_command_that_is_mistyped_or_asks_in_vain,
     a_pool_file_with_a_wrong_node,

@@ -42,7 +42,7 @@ def must_lose_its_node(client, since, *parts):
 def refused(place, *parts, **variables):
     """Checks that a node is left out with this reason, by the command and by a program."""
     run = place.penstock("run", "--no-local", "--", "true", **variables)
-    must_say(run.stderr, "node ssh:node0 is left out: cannot reach ssh:node0: ", *parts)
+    must_say(run.stderr, "node ssh:node0 is missing: cannot reach ssh:node0: ", *parts)
     must_say(run.stderr, "no node of the pool answers")
     if run.returncode != 125:
         raise Fault(f"penstock run ended with {run.returncode}")

@@ -66,7 +66,7 @@ def c():
         TEST: [
             runner(f"{run} unix"),
             # What depends on the transport.
-            runner(f"{run} tcp buffers kernels mapping rects host_memory svm"),
+            runner(f"{run} tcp buffers kernels mapping rects host_memory svm surroundings"),
             runner(f"{run} two {multi} multi_choice multi_heaps multi_printing multi_taken"),
             # Heaps use other paths here: the proxy over TCP, and between two drivers.
             runner(f"{run} far multi_heaps"),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 use crate::serve::ServeArgs;
 
@@ -76,51 +76,14 @@ bytes or have a unit, as in 512MB; clocks are in MHz or have a unit.
 A bare word matches a text that contains it (vendor = nvidia). A text in quotes matches only the \
 whole text.";
 
-const AFTER_RUN: &str = "\
-Examples:
-  penstock run -- clinfo -l
-  penstock run --nodes tcp:gpu01,tcp:gpu02 -- ./program --its-option
-  mpirun -n 4 penstock run --mpi -- ./program
-
-Programs:
-An OpenCL program finds the pool through the ICD loader. A CUDA program finds it through \
-Penstock's own CUDA libraries, which this command puts first in LD_LIBRARY_PATH. If the CUDA \
-runtime is linked into the program, the command replaces it (LD_PRELOAD). It cannot replace the \
-runtime of a stripped program: it says so on standard error, and CUDA in that program does not \
-find the pool.
-
-MPI:
-With --mpi, the program can pass device memory of the pool to calls of MPI (LD_PRELOAD of \
-libpenstock_mpi_openmpi.so or libpenstock_mpi_mpich.so). The command tells the MPI by the program \
-file. If the program loads MPI later, as Python does, name the MPI: --mpi=openmpi or --mpi=mpich.
-
-Nodes:
-If no node is configured, the command starts a daemon for the devices of this host, which ends \
-with the program. It adds that daemon, too, if none of the nodes is on this host, unless \
---no-local is given. It names each node that does not answer on standard error and leaves it out. \
-A daemon with several addresses is one node. If no node answers, or if no node has a device that \
-the program may use, the command does not start the program.
-
-Overload:
-If many programs start together, a node starts as many as it can, and the other programs wait in \
-line. A program waits as long as the daemon lives, and says so on standard error.
-
-Devices:
-The program sees the devices that the query in PENSTOCK_DEVICES selects, in the query's order. \
-Without a query it sees all devices, node by node. See penstock-devices(1).
-
-Exit status:
-That of the program, which has this command's process id and gets its signals; 125 if the pool \
-could not be set up, 126 if the program cannot be executed, 127 if it is not found.";
-
 const AFTER_STATUS: &str = "\
 Figures of each client:
 CORE-S is the core-seconds of the client's worker, including what CPU devices computed for the \
 client. NODE J is the joules of the whole node, for all its users, while the client was served. \
 For each device, IN USE S is the seconds from the client's first command on the device until all \
 its commands were known to have ended; CORE-S and J are the core-seconds and joules of the \
-device, if they can be told from those of others. A figure that is not known is `unavailable \
-(reason)`, and null in JSON. See docs/energy.md.
+device, if they can be told from those of others. A figure that is not known is `-`, and null in \
+JSON; the reason stands below the table. See docs/energy.md.
 
 Exit status:
 0 if all nodes answer; 1 if some do and others do not; 3 if none does.";
@@ -271,8 +234,8 @@ pub enum Command {
     #[command(after_help = crate::discover::AFTER_DISCOVER)]
     Discover(crate::discover::DiscoverArgs),
     /// Run an OpenCL or CUDA program on the pool
-    #[command(after_help = AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
-    Run(RunArgs),
+    #[command(after_help = crate::run::args::AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
+    Run(crate::run::args::RunArgs),
     /// Show the state of the daemons of the pool, and what each client costs
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
@@ -338,7 +301,7 @@ pub struct DevicesArgs {
     /// Nodes to ask, instead of the configured ones
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,
-    /// Leave out the devices of this host, unless its daemon is one of the nodes
+    /// Start no daemon for the devices of this host
     #[arg(long)]
     pub no_local: bool,
 }
@@ -354,36 +317,6 @@ pub struct StatusArgs {
     /// Nodes to ask, instead of the configured ones
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,
-}
-
-#[derive(Args, Debug)]
-pub struct RunArgs {
-    /// Nodes to use, instead of the configured ones
-    #[arg(long, value_name = "LIST")]
-    pub nodes: Option<String>,
-    /// Leave out the devices of this host, unless its daemon is one of the nodes
-    #[arg(long)]
-    pub no_local: bool,
-    /// Let the program pass CUDA device memory to MPI
-    #[arg(long, value_enum, value_name = "MPI", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "auto")]
-    pub mpi: Option<MpiName>,
-    /// The program and its arguments
-    #[arg(
-        required = true,
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "PROGRAM"
-    )]
-    pub program: Vec<OsString>,
-}
-
-/// MPI that a program uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum MpiName {
-    Auto,
-    Openmpi,
-    Mpich,
 }
 
 #[derive(Args, Debug)]

@@ -7,7 +7,7 @@
 //! connects.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, IsTerminal as _};
+use std::io::{self, IsTerminal as _};
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use penstock_client::config::Surroundings;
 use penstock_daemon::open_lock;
-use penstock_link::{Address, LinkError, Offer, Stream};
+use penstock_link::{Address, Offer, Stream};
 
 use crate::args::BridgeArgs;
 use crate::embedded::{START_MAX, await_listening, last_line};
@@ -134,11 +134,7 @@ fn take_turn(path: &Path) -> Result<File, Failure> {
 fn connect(socket: &Path) -> Result<Option<Stream>, Failure> {
     match Stream::connect(&Address::unix(socket), Instant::now() + CONNECT_MAX) {
         Ok(stream) => Ok(Some(stream)),
-        Err(LinkError::Connect { source, .. })
-            if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) =>
-        {
-            Ok(None)
-        }
+        Err(error) if error.is_nobody_there() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

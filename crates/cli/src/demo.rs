@@ -45,7 +45,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     table::print(&format!("\n2. On a pool of two nodes, each with half of the cores: {list}\n\n"))?;
     let pool = timeline(args, "pool")?;
     let mut command = program_command(&program, args, &pool);
-    directory.write("penstock.icd", &format!("{}\n", library.display()))?;
+    directory.write("penstock.icd", library::entry(&library))?;
     show_pool(&mut command, directory.path(), &list);
     programs::finish(command.env(KEY_VARIABLE, &key), "the program on the pool")?;
     table::print("\nThe timelines show what ran on which device, when: open them in a browser.\n")?;

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::args::DevicesArgs;
 use crate::doctor;
 use crate::failure::Failure;
-use crate::run::{Found, configured, find_nodes, is_this_host};
+use crate::run::{Found, Wishes, configured, find_nodes, is_this_host};
 use crate::table::{self, Table};
 
 const CL_DEVICE_TYPES: [(u64, &str); 4] = [
@@ -59,7 +59,9 @@ pub fn devices(args: &DevicesArgs) -> Result<ExitCode, Failure> {
     let query = query.as_ref().or(config.devices.as_ref());
     // The directory is held until the end, because it contains the socket of the daemon for the
     // local devices.
-    let found = find_nodes(&config, args.no_local);
+    // The list is there to show which nodes answer, so missing ones do not end the command.
+    let wishes = Wishes { no_local: args.no_local, allow_missing: true, ..Wishes::default() };
+    let found = find_nodes(&config, wishes);
     // With --no-local the devices of this host are not wanted.
     let found = found.inspect_err(|_| {
         if !args.no_local {

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::EnergyArgs;
 use crate::failure::Failure;
+use crate::run::guard;
 use crate::table::{self, Table};
 use crate::words;
 
@@ -49,7 +50,11 @@ pub fn energy(args: &EnergyArgs) -> Result<ExitCode, Failure> {
         Some(file) => Box::new(file),
         None => Box::new(std::io::stderr()),
     };
-    let measured = Measured { words: args.program.clone(), idle };
+    // Where nothing tells joules, there is no idle power either, so nobody waits for it.
+    let is_idle_known = channels.iter().any(|channel| channel.unavailable.is_none());
+    let idle = if is_idle_known { idle } else { Duration::ZERO };
+    let belongs = Some(guard::is_guard as fn(u32) -> bool);
+    let measured = Measured { words: args.program.clone(), idle, belongs };
     let outcome = measure(&mut meter, &measured).map_err(failure)?;
     tell(args, &outcome, out.as_mut())?;
     require(args, outcome.report.total.joules.is_some())?;

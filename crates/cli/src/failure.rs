@@ -55,6 +55,12 @@ pub enum Failure {
     /// No node of the pool answers. Each has been named on standard error before.
     #[error("no node of the pool answers")]
     NoneAnswers,
+    /// Nodes that the user has named are missing. Each has been named on standard error before.
+    #[error(
+        "{missing} of the {all} nodes {} missing; --wait SECONDS waits for them, and \
+         --allow-missing does without them", if *missing == 1 { "is" } else { "are" }
+    )]
+    MissingNodes { missing: usize, all: usize },
     /// Some nodes of the pool do not answer. Each has been named on standard error before.
     #[error("{silent} of the pool's {all} nodes do not answer")]
     SomeSilent { silent: usize, all: usize },
@@ -141,6 +147,7 @@ impl Failure {
             Self::Config(_) | Self::Query(_) | Self::Argument { .. } => USAGE,
             Self::NoNodes { .. }
             | Self::NoneAnswers
+            | Self::MissingNodes { .. }
             | Self::NoDevices
             | Self::NoneSelected { .. } => NO_NODE,
             Self::Run(_)

@@ -40,6 +40,7 @@ use args::{Cli, Command};
 use failure::Failure;
 
 fn main() -> ExitCode {
+    penstock_process::signals::prepare();
     // The daemon starts this program once more for each of its workers. A worker gets its orders
     // from the daemon, not from the command line.
     let word = std::env::args_os().nth(1).unwrap_or_default();

@@ -216,3 +216,37 @@ fn a_signal_is_handed_on_and_the_figures_are_still_told() {
     assert!(text(&output.stderr).contains("covers package-0"), "{}", text(&output.stderr));
     _ = std::io::stderr().flush();
 }
+
+#[test]
+fn the_guard_of_a_program_belongs_to_it() {
+    let node = Node::start("guard");
+    // A shell under the name of the guard, which computes after its parent has ended.
+    fs::copy("/bin/sh", node.root.join("penstock")).unwrap();
+    let work = ": >begun; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+    fs::write(node.root.join("guard"), work).unwrap();
+    let words = [
+        "--json",
+        "--idle",
+        "0",
+        "--",
+        "sh",
+        "-c",
+        "./penstock guard & until [ -e begun ]; do sleep 0.01; done; exit 4",
+    ];
+    let output = done(node.energy(&words).current_dir(&node.root));
+    let report: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(report["exit_status"], 4);
+    // The command itself takes some ms, and the loop takes 0.1 s at least.
+    assert!(report["core_seconds"]["busy"].as_f64().unwrap() > 0.05, "{report:#}");
+}
+
+#[test]
+fn nobody_waits_for_idle_power_that_nothing_tells() {
+    let node = Node::start("no-idle");
+    // Far more than a test may take.
+    let words = ["--json", "--idle", "600", "--", "true"];
+    let mut command = node.energy(&words);
+    let output = done(command.env("PENSTOCK_ENERGY_ROOT", node.root.join("none")));
+    let report: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(report["idle"]["before_s"], Value::Null, "{report:#}");
+}

@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -129,25 +130,6 @@ fn who_reads_the_output_does_not_wait_for_the_guard() {
 }
 
 #[test]
-fn a_silent_node_is_named_in_one_line_and_left_out() {
-    let home = Home::new("silent");
-    home.start_fake_node();
-    let nodes = format!("unix:{0}/nobody.sock,unix:{0}/node.sock", home.path.display());
-    let output = home
-        .penstock(&["run", "--nodes", &nodes, "--", "sh", "-c", "echo $PENSTOCK_NODES"])
-        .output()
-        .unwrap();
-    assert_eq!(stdout(&output), format!("unix:{}/node.sock\n", home.path.display()));
-    let error = stderr(&output);
-    assert_eq!(error.lines().count(), 1, "{error}");
-    assert!(
-        error.starts_with("penstock: node unix:") && error.contains("nobody.sock is left out: "),
-        "{error}"
-    );
-    assert_tidy(&home);
-}
-
-#[test]
 fn a_node_that_is_late_is_named_and_the_program_does_not_start() {
     let home = Home::new("late");
     home.start_fake_node_with(1, Duration::from_secs(2));
@@ -156,7 +138,7 @@ fn a_node_that_is_late_is_named_and_the_program_does_not_start() {
     let error = stderr(&output);
     let lines: Vec<_> = error.lines().collect();
     assert_eq!(lines.len(), 2, "{error}");
-    assert!(lines[0].contains("node.sock is left out: "), "{error}");
+    assert!(lines[0].contains("node.sock is missing: "), "{error}");
     assert!(lines[0].ends_with("in time (PENSTOCK_TIMEOUT_MS is 20)"), "{error}");
     assert_eq!(lines[1], "penstock: no node of the pool answers");
     assert_tidy(&home);
@@ -265,6 +247,12 @@ fn status_asks_the_daemons() {
     assert_eq!(json["nodes"][1]["status"]["host"], "fake");
     let output = home.penstock(&["status"]).output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    // A daemon that a run has started for itself is named by its program, and needs no other node.
+    let run = home.path.join("run/penstock/run-4711-0a0b0c0d");
+    fs::DirBuilder::new().mode(0o700).recursive(true).create(&run).unwrap();
+    Home::start_fake_node_at(run.join("node.sock"), 1, Duration::ZERO);
+    let output = home.penstock(&["status"]).output().unwrap();
+    assert!(stdout(&output).contains("fake  penstock run 4711  0.0.0"), "{}", stderr(&output));
 }
 
 #[test]

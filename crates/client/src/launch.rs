@@ -64,6 +64,11 @@ impl Queue {
         Ok(enqueued)
     }
 
+    /// Has a message about a crash of the worker name this kernel.
+    pub fn remember(&self, kernel: &Kernel) {
+        self.session().notices.launched(kernel.description());
+    }
+
     /// Returns the host memory that stands for what a kernel prints. The printed text arrives with
     /// the end of the launch. To the state machine it is host memory that the launch writes, so
     /// that no other node tells an end before the text has arrived. Each launch has its own byte,

@@ -18,6 +18,7 @@ use penstock_wire::hello::{Role, feature};
 use penstock_wire::{FrameError, Status, U32, frame, limits};
 
 use crate::claims::Claims;
+use crate::config::{Config, Source};
 use crate::error::{Error, Result};
 use crate::notice::{self, LineReport, Tell};
 use crate::peer::Links;
@@ -67,7 +68,25 @@ impl Pool {
         patience: Duration,
         tell: Tell,
     ) -> Self {
-        let (several, trust) = (addresses.len() > 1, trust.into());
+        Self::open_and_tell(addresses, trust.into(), patience, tell, false)
+    }
+
+    /// As [`Pool::open`], for the nodes of a configuration. The user's own daemon need not run if
+    /// nobody has named it.
+    pub fn of<'a>(config: &Config, trust: impl Into<Trust<'a>>, tell: Tell) -> Self {
+        let may_be_gone = config.source == Source::OwnDaemon;
+        let addresses = config.addresses();
+        Self::open_and_tell(&addresses, trust.into(), config.timeout, tell, may_be_gone)
+    }
+
+    fn open_and_tell(
+        addresses: &[Address],
+        trust: Trust<'_>,
+        patience: Duration,
+        tell: Tell,
+        may_be_gone: bool,
+    ) -> Self {
+        let several = addresses.len() > 1;
         let opening = Opening { trust, patience, several, tell, claims: Lock::default() };
         let opened = opening.open_all(addresses);
         let mut nodes = Vec::new();
@@ -85,6 +104,10 @@ impl Pool {
         }
         for (address, error) in &absent {
             let why = match error {
+                Error::Unreachable { reason, .. } if may_be_gone && reason.is_nobody_there() => {
+                    log!(Info, "{reason}");
+                    continue;
+                }
                 Error::Unreachable { reason, .. } => notice::why_absent(reason, patience),
                 other => other.to_string(),
             };

@@ -21,6 +21,7 @@ use crate::desk::Expected;
 use crate::doorstep::{Arrived, Entry};
 use crate::message::ToWorker;
 use crate::node::only;
+use crate::quota::user_of;
 use crate::workers::{Arrival, Match, Signs};
 
 /// Stack of a hello's thread, in bytes: the handshake of TLS, for which rustls needs some 64 KiB, a
@@ -30,8 +31,8 @@ const HELLO_STACK_BYTES: usize = 256 << 10;
 /// Pause after a failed accept: the process has no free descriptor until a connection ends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// Most tools that wait for the first description of the node. They wait only after the daemon's
-/// start, and each is a thread, like a pending hello.
+/// Most tools that wait for the first description of the node, or for the end of a session of their
+/// user. Each is a thread, like a pending hello.
 const SURVEYS_WAITING_MAX: usize = PENDING_HELLOS_MAX;
 
 pub(crate) struct Door {
@@ -265,13 +266,23 @@ impl Daemon {
         Ok(())
     }
 
-    /// Sends the node's description, as soon as the first worker has found it out.
+    /// Sends the node's description, as soon as the first worker has found it out. Refuses a user
+    /// who may have no further session.
     fn tell_node(&self, accepted: Accepted) -> Result<(), LinkError> {
         let waiting = Waiting::begin(&self.surveys);
         let note_every = Duration::from_millis(LINE_NOTE_MS);
         let mut workers = self.workers();
+        let (user, mut refuse_at) = (user_of(&accepted), None);
         let survey = loop {
-            if let Some(node) = workers.description() {
+            // A client that came now would wait and be refused, so the tool learns of no node.
+            let overdue = workers.quota.overdue(&user, &mut refuse_at, Instant::now());
+            if let Some(refusal) = overdue {
+                drop(workers);
+                return Err(accepted.refuse_for(&refusal.to_string()));
+            }
+            if refuse_at.is_none()
+                && let Some(node) = workers.description()
+            {
                 let node = match devices_of(&accepted) {
                     Some(devices) => only(node, &devices),
                     None => node,

@@ -66,6 +66,7 @@ mod sys;
 mod transport;
 mod usage;
 mod users;
+mod whose;
 mod worker;
 mod workers;
 

@@ -157,14 +157,20 @@ impl Quota {
         refusal.filter(|it| it.scope == Scope::User && waiting >= WAITING_BEYOND_LIMIT_MAX)
     }
 
-    /// Decides about a client in line: returns the refusal if the client has waited long enough.
-    fn overdue(&self, waiting: &mut Waiting, now: Instant) -> Option<Refusal> {
-        let refusal = self.ledger.may_enter(&waiting.user).err();
+    /// Decides about a client that waits: returns the refusal if the user is beyond its limit, and
+    /// the client has waited long enough for that. Keeps in `refuse_at` when that will be.
+    pub(crate) fn overdue(
+        &self,
+        user: &User,
+        refuse_at: &mut Option<Instant>,
+        now: Instant,
+    ) -> Option<Refusal> {
+        let refusal = self.ledger.may_enter(user).err();
         let Some(refusal) = refusal.filter(|refusal| refusal.scope == Scope::User) else {
-            waiting.refuse_at = None;
+            *refuse_at = None;
             return None;
         };
-        let at = *waiting.refuse_at.get_or_insert(now + WAIT_MAX);
+        let at = *refuse_at.get_or_insert(now + WAIT_MAX);
         (now >= at).then_some(refusal)
     }
 
@@ -175,7 +181,7 @@ impl Quota {
         now: Instant,
     ) -> Vec<(Accepted, Refusal)> {
         let refused: Vec<Option<Refusal>> =
-            line.iter_mut().map(|waiting| self.overdue(waiting, now)).collect();
+            line.iter_mut().map(|it| self.overdue(&it.user, &mut it.refuse_at, now)).collect();
         let refused = refused.into_iter().flatten();
         let take = |refusal: Refusal| {
             let is_it =

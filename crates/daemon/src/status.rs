@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::daemon::Daemon;
 use crate::groups::Groups;
 use crate::quota::LimitsFile;
-use crate::{account, confinement};
+use crate::{account, confinement, whose};
 
 impl Daemon {
     /// Returns the memory of each guest, and how much of it is in use.
@@ -40,6 +40,8 @@ impl Daemon {
             json!({
                 "worker": session.worker,
                 "client": session.client,
+                "program": session.credentials.as_ref().and_then(whose::program),
+                "user": session.credentials.as_ref().map(whose::user),
                 "transport": {
                     "name": session.way.transport,
                     "shares_memory": session.way.shares_memory,

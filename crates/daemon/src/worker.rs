@@ -332,6 +332,8 @@ impl Events<'_> {
             }
             let [client, daemon, _] = fds.map(|fd| fd.revents());
             if let Some((status, why)) = crash::found() {
+                // Before the client hears of it: its end may be the end of the daemon, too.
+                tracing::warn!(why, "a fault ends the worker");
                 session = session.or_else(|| self.start.try_recv().ok());
                 if let Some(session) = &session {
                     session.fault(status, &why);

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
-use penstock_link::{Accepted, Machine, MemoryUse, Part, PublicKey, Way};
+use penstock_link::{Accepted, Credentials, Machine, MemoryUse, Part, PublicKey, Way};
 use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
@@ -130,6 +130,8 @@ enum State {
 pub(crate) struct Session {
     pub(crate) worker: u32,
     pub(crate) client: String,
+    /// The client's process and user, if the kernel tells.
+    pub(crate) credentials: Option<Credentials>,
     pub(crate) way: Way,
     pub(crate) since: Instant,
     /// Joules that the node had taken when it began, if known.
@@ -434,6 +436,7 @@ impl Workers {
         let session = Session {
             worker: id,
             client: name,
+            credentials: client.credentials,
             way,
             since: now,
             mark,

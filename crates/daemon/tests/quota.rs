@@ -79,6 +79,9 @@ fn a_user_has_as_many_sessions_as_its_limit_says() {
     assert!(why.contains("the limit sessions of user ") && why.contains("is 2"), "{why}");
     assert!(why.contains(&format!("({}, line 2)", node.file.display())), "{why}");
     works(&mut first);
+    // A tool that asks before a program starts learns it, too.
+    let told = node.daemon.survey_refused();
+    assert_eq!(told.to_string(), refused.to_string());
     // A client that comes while a session ends is served.
     std::thread::scope(|scope| {
         let next = scope.spawn(|| node.session().map(|mut client| works(&mut client)));

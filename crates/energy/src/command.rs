@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use penstock_process::search;
 
@@ -20,6 +20,8 @@ use crate::report::Report;
 const SIGNALLED: i32 = 128;
 /// Polling interval if the command's end cannot be waited for: short beside a program's start.
 const LOOK_MS: libc::c_int = 10;
+/// Longest wait for processes that the command has left behind.
+const LEFT_MAX: Duration = Duration::from_secs(10);
 
 /// Description of a measurement.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub struct Measured {
     pub words: Vec<OsString>,
     /// How long idle power is measured before the command, and again after it. Zero skips both.
     pub idle: Duration,
+    /// Which processes that the command leaves behind belong to it, by their numbers: they are
+    /// about to end, and their core time counts. A process that asks for this must have no other
+    /// children, because it also waits for all others that have ended.
+    pub belongs: Option<fn(u32) -> bool>,
 }
 
 /// Result of a measurement.
@@ -67,9 +73,14 @@ pub fn measure(meter: &mut Meter, measured: &Measured) -> Result<Outcome, Error>
         meter.idle(measured.idle)?;
     }
     let signals = Signals::block()?;
+    let adoption = measured.belongs.map(Adoption::begin);
     // The sampler starts after the signals are blocked, so that none is delivered to it.
     meter.start()?;
-    let run = run(&signals, name, &program, arguments);
+    let mut run = run(&signals, name, &program, arguments);
+    if let (Ok(ended), Some(adoption)) = (&mut run, &adoption) {
+        adoption.await_all(&mut ended.usage);
+    }
+    drop(adoption);
     let (ended, failure) = match run {
         Ok(ended) => (Some(ended), None),
         Err(failure) => (None, Some(failure)),
@@ -217,6 +228,59 @@ impl Drop for Signals {
     }
 }
 
+/// Orphans become children of this process, and not of the first process of the host, until this is
+/// dropped. So the kernel tells what their descendants took.
+struct Adoption {
+    belongs: fn(u32) -> bool,
+}
+
+impl Adoption {
+    fn begin(belongs: fn(u32) -> bool) -> Self {
+        Self::adopt(true);
+        Self { belongs }
+    }
+
+    fn adopt(on: bool) {
+        // SAFETY: the arguments are numbers. An old kernel refuses, and then no orphan comes.
+        unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, libc::c_ulong::from(on), 0, 0, 0) };
+    }
+
+    /// Waits for the orphans that belong to the command, and adds the time of all that have ended.
+    fn await_all(&self, usage: &mut Usage) {
+        let deadline = Instant::now() + LEFT_MAX;
+        loop {
+            // Looked for first: one that ends after that is waited for below, and leaves the loop.
+            let is_awaited = children().into_iter().any(self.belongs);
+            while let Ok(Some((_, one))) = ended(-1) {
+                usage.user += one.user;
+                usage.system += one.system;
+            }
+            if !is_awaited || Instant::now() >= deadline {
+                return;
+            }
+            // SAFETY: there are no entries, so this only waits.
+            unsafe { libc::poll(std::ptr::null_mut(), 0, LOOK_MS) };
+        }
+    }
+}
+
+impl Drop for Adoption {
+    fn drop(&mut self) {
+        Self::adopt(false);
+    }
+}
+
+/// Returns the numbers of this process's children, as far as the kernel tells (proc(5):
+/// `CONFIG_PROC_CHILDREN`).
+fn children() -> Vec<u32> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let lists = threads.map(|thread| std::fs::read_to_string(thread.path().join("children")));
+    let lists = lists.map(Result::unwrap_or_default);
+    lists
+        .flat_map(|list| list.split(' ').map_while(|it| it.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// Takes ownership of a descriptor that a system call returned, or returns the call's error.
 fn owned(fd: libc::c_long) -> io::Result<File> {
     let fd = libc::c_int::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -235,7 +299,8 @@ fn empty_set() -> libc::sigset_t {
     set
 }
 
-/// Returns the status and the core time of the process if it has ended. The time includes all its
+/// Returns the status and the core time of the process, or of any child with -1, if it has ended.
+/// The time includes all its
 /// threads, and its descendants that were waited for.
 fn ended(pid: libc::pid_t) -> Result<Option<(ExitStatus, Usage)>, Error> {
     use std::os::unix::process::ExitStatusExt as _;

@@ -10,7 +10,7 @@ use penstock_energy::{Error, Meter, PowerModel};
 use penstock_trial::{in_time, patience};
 
 fn run(meter: &mut Meter, words: &[&str], idle: Duration) -> Result<Outcome, Error> {
-    measure(meter, &Measured { words: words.iter().map(Into::into).collect(), idle })
+    measure(meter, &Measured { words: words.iter().map(Into::into).collect(), idle, belongs: None })
 }
 
 #[test]

@@ -60,7 +60,8 @@ impl Arena {
             reason = "the field's type differs between architectures"
         )]
         let bytes = (host.totalram as u64).saturating_mul(u64::from(host.mem_unit));
-        Self::create(usize::try_from(bytes).unwrap_or(ARENA_BYTES_MAX).min(ARENA_BYTES_MAX))
+        let bytes = usize::try_from(bytes).unwrap_or(ARENA_BYTES_MAX);
+        Self::create(bytes.min(ARENA_BYTES_MAX).min(sealed::bytes_max()))
     }
 
     /// Maps an arena that this side or the peer created, after checking that it is one.

@@ -229,6 +229,13 @@ pub enum LinkError {
 }
 
 impl LinkError {
+    /// Returns whether nobody listens at the address. A daemon that was killed leaves its Unix
+    /// socket behind.
+    pub fn is_nobody_there(&self) -> bool {
+        let Self::Connect { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    }
+
     /// Returns a function for `map_err` that adds what was attempted.
     pub(crate) fn system<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> Self {
         move |error| Self::System { doing, source: error.into() }

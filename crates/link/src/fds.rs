@@ -12,6 +12,7 @@ use rustix::net::{
 };
 
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 use crate::transport::syscall::{Readiness, wait_fd};
 use crate::wait::Patience;
 
@@ -89,12 +90,14 @@ pub(crate) fn recv_fds(
         match rustix::net::recvmsg(over, &mut [IoSliceMut::new(&mut *note)], &mut beside, flags) {
             Ok(got) if got.bytes == 0 => return Err(LinkError::Closed),
             Ok(got) => {
-                let mut fds = Vec::new();
+                let mut fds: Vec<OwnedFd> = Vec::new();
                 for message in beside.drain() {
                     if let RecvAncillaryMessage::ScmRights(sent) = message {
                         fds.extend(sent);
                     }
                 }
+                let fds: Result<_, _> = fds.into_iter().map(beyond_standard).collect();
+                let fds = fds.map_err(LinkError::system("receiving file descriptors"))?;
                 return Ok((got.bytes, fds));
             }
             Err(Errno::INTR) => {}

@@ -48,6 +48,7 @@ mod security;
 mod sender;
 mod shared;
 mod socket;
+mod standard;
 mod stream;
 mod talk;
 mod threads;

@@ -4,9 +4,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
 
 use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 
 /// Seals that fix the size for both sides: access beyond a shrunk size would raise SIGBUS.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
@@ -14,11 +16,23 @@ const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 /// `f_type` of memory that consists of ordinary pages.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
+/// Returns the largest size of memory that this process may make: `ulimit -f` counts for memory as
+/// for any file.
+pub(crate) fn bytes_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+    limit.map_or(usize::MAX, |bytes| usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
 /// Makes `bytes` bytes of memory. A page costs nothing until it is touched.
 pub(crate) fn create(name: &str, bytes: usize) -> Result<OwnedFd, LinkError> {
     let doing = "making shared memory";
+    // The kernel would end the program by SIGXFSZ.
+    if bytes > bytes_max() {
+        return Err(LinkError::system(doing)(Errno::FBIG));
+    }
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memory = rustix::fs::memfd_create(name, flags).map_err(LinkError::system(doing))?;
+    let memory = rustix::fs::memfd_create(name, flags).and_then(beyond_standard);
+    let memory = memory.map_err(LinkError::system(doing))?;
     rustix::fs::ftruncate(&memory, bytes as u64).map_err(LinkError::system(doing))?;
     rustix::fs::fcntl_add_seals(&memory, SEALS).map_err(LinkError::system(doing))?;
     Ok(memory)

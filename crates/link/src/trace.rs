@@ -21,6 +21,7 @@ use penstock_wire::trace::{CONTENT_BYTES_MAX, RecordKind, Writer, file_header, r
 use zerocopy::IntoBytes as _;
 
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 use crate::transport::contract::Side;
 
 /// Most traces with the same process id. In containers the programs of many runs have the same id.
@@ -147,7 +148,10 @@ fn new_file(name: &OsStr, process: u32) -> io::Result<(PathBuf, File)> {
             {
                 number += 1;
             }
-            made => return made.map(|file| (path, file)),
+            made => {
+                let file = File::from(beyond_standard(made?.into())?);
+                return Ok((path, file));
+            }
         }
     }
 }

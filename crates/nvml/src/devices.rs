@@ -70,7 +70,7 @@ fn open() -> Result<Open, u32> {
         .load_keys()
         .inspect_err(|error| notice::once(format_args!("{error}")))
         .unwrap_or_default();
-    let pool = Pool::open(&config.addresses(), &keys, config.timeout, notice::once);
+    let pool = Pool::of(&config, &keys, notice::once);
     // In the pool's order, whatever this process's turn is, so that tools show a stable list.
     let selected = pool.select(config.devices.as_ref());
     let all = pool.devices().count();

@@ -9,6 +9,7 @@ pub mod log;
 pub mod notice;
 pub mod privilege;
 pub mod search;
+pub mod signals;
 pub mod stdout;
 pub mod variable;
 

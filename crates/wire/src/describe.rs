@@ -7,8 +7,8 @@ use penstock_cl_sys::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::cuda;
 use crate::status::Status;
+use crate::{cuda, text};
 
 /// Answers of a driver: the number of each query (`CL_DEVICE_NAME`...) and the bytes of its answer.
 pub type Info = Vec<(u32, Vec<u8>)>;
@@ -176,7 +176,7 @@ impl BuildReport {
         let options = options.unwrap_or_default();
         let info: Info = vec![
             (CL_PROGRAM_BUILD_STATUS, CL_BUILD_ERROR.to_ne_bytes().to_vec()),
-            (CL_PROGRAM_BUILD_OPTIONS, format!("{options}\0").into_bytes()),
+            (CL_PROGRAM_BUILD_OPTIONS, [text::to_bytes(options), vec![0]].concat()),
             (CL_PROGRAM_BUILD_LOG, format!("{log}\n\0").into_bytes()),
             (CL_PROGRAM_BINARY_TYPE, CL_PROGRAM_BINARY_TYPE_NONE.to_ne_bytes().to_vec()),
         ];

@@ -160,7 +160,7 @@ pub enum Verdict {
     Unconfined = 10,
     /// A limit that an administrator set is reached. The message is followed by the number of bytes
     /// of the reason (16 bits, at most [`REASON_BYTES_MAX`]) and the reason, a text that names the
-    /// limit and who set it. Only for [`Role::Client`].
+    /// limit and who set it. Only for [`Role::Client`] and [`Role::Survey`].
     #[error("a limit of its administrator is reached")]
     OverLimit = 11,
     /// The daemon accepts only encrypted links here.

@@ -32,6 +32,7 @@ pub mod library;
 pub mod limits;
 mod space;
 pub mod status;
+pub mod text;
 mod times;
 pub mod trace;
 

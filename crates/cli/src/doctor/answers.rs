@@ -51,7 +51,7 @@ fn pool(answers: &mut Answers, config: &Config, surroundings: &Surroundings<'_>,
         answers.add("pool.network", "yes");
     }
     if ask == Ask::Nodes {
-        for Probed { node, answer } in probe_all(config) {
+        for Probed { node, answer } in probe_all(config, &config.nodes) {
             answers.add("pool.node", &format!("{node} {}", state(&answer)));
         }
     }

@@ -3,6 +3,9 @@
 //! replaces it. If a program asks NVRTC for machine code, the same library makes NVRTC return PTX.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -14,6 +17,10 @@ pub const FOLDER: &str = "cuda";
 
 /// The library that the folder must contain.
 const DRIVER: &str = "libcuda.so.1";
+
+/// Longest first line of a script that names its interpreter, in bytes, as the kernel reads it
+/// (`BINPRM_BUF_SIZE`).
+const SHEBANG_BYTES_MAX: usize = 256;
 
 /// Library that replaces a runtime inside a program.
 const PATCH: &str = "libpenstock_cudapatch.so";
@@ -45,6 +52,7 @@ fn replace_runtime(command: &mut Command, opencl: &Path, preloaded: &mut Option<
     );
     let Some(program) = search::program(command.get_program()) else { return };
     match inspect(&program) {
+        Runtime::Elsewhere if is_python(&program) => prepare_python(command, preloaded, &folder),
         Runtime::Elsewhere if wants_machine_code(&program) => {
             preload(preloaded, &folder, &program, "to make NVRTC return PTX");
         }
@@ -55,6 +63,34 @@ fn replace_runtime(command: &mut Command, opencl: &Path, preloaded: &mut Option<
         Runtime::Stripped => refuse(&program, "has no function names (it was stripped)"),
         Runtime::Unknown => refuse(&program, "has an unknown version"),
         Runtime::OtherMachine => refuse(&program, "is for another kind of processor"),
+    }
+}
+
+/// Returns whether the file is Python's interpreter, or a script for it.
+fn is_python(program: &Path) -> bool {
+    let is_named = |path: &Path| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"python"))
+    };
+    let mut start = [0; SHEBANG_BYTES_MAX];
+    let read = File::open(program).and_then(|mut file| file.read(&mut start)).unwrap_or_default();
+    let line = start.get(..read).and_then(|it| it.strip_prefix(b"#!")).unwrap_or_default();
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let mut words = line.split(|byte| byte.is_ascii_whitespace());
+    is_named(program) || words.any(|word| is_named(Path::new(OsStr::from_bytes(word))))
+}
+
+/// Prepares for packages such as CuPy. Their modules contain the runtime, and the file of the
+/// interpreter does not show it. Unless the user says otherwise, CuPy has NVRTC make PTX, and
+/// leaves out the kernels that it takes precompiled from CUB.
+fn prepare_python(command: &mut Command, preloaded: &mut Option<OsString>, folder: &Path) {
+    let patch = folder.join(PATCH);
+    if patch.is_file() {
+        *preloaded = Some(before(&patch, preloaded.as_deref()));
+    }
+    for (name, value) in [("CUPY_COMPILE_WITH_PTX", "1"), ("CUPY_ACCELERATORS", "")] {
+        if variable::value_even_empty(name).is_none() {
+            command.env(name, value);
+        }
     }
 }
 
@@ -94,5 +130,22 @@ mod tests {
         let first = Path::new("/opt/cuda");
         assert_eq!(before(first, None), "/opt/cuda");
         assert_eq!(before(first, Some(OsStr::new("/a:/b"))), "/opt/cuda:/a:/b");
+    }
+
+    #[test]
+    fn python_is_known_by_its_name_and_by_that_in_a_script() {
+        assert!(is_python(Path::new("/usr/bin/python3.11")));
+        assert!(!is_python(Path::new("/bin/sh")) && !is_python(Path::new("/nonexistent")));
+        let script = std::env::temp_dir().join(format!("penstock-script-{}", std::process::id()));
+        for (text, is_it) in [
+            ("#!/usr/bin/env python3\nimport cupy\n", true),
+            ("#!/opt/venv/bin/python -u", true),
+            ("#!/bin/sh\nexec python3 it\n", false),
+            ("", false),
+        ] {
+            std::fs::write(&script, text).unwrap();
+            assert_eq!(is_python(&script), is_it, "{text}");
+        }
+        std::fs::remove_file(&script).unwrap();
     }
 }

@@ -12,9 +12,10 @@ use std::process::{Command, ExitCode, Stdio};
 
 use penstock_daemon::Level;
 use penstock_process::variable;
+use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::private::PrivateDirectory;
+use super::private::{PrivateDirectory, SOCKET_NAME};
 use crate::args::GuardArgs;
 use crate::embedded::{Embedded, shows_log, wait_until_ready};
 use crate::failure::Failure;
@@ -22,8 +23,13 @@ use crate::failure::Failure;
 /// Line that the guard prints when everything is ready.
 const READY: &str = "ready";
 
-/// Name of the daemon's socket in the private directory.
-const SOCKET_NAME: &str = "node.sock";
+/// Returns whether this process is the guard of a program. It ends soon after the program.
+pub fn is_guard(pid: u32) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0);
+    let is_ours = words.next().is_some_and(|program| program.ends_with(b"penstock"));
+    is_ours && words.next() == Some(b"guard")
+}
 
 /// Starts the guard of this process. If `serve` is set, the guard also runs a daemon, and the
 /// function returns the daemon's socket.
@@ -66,6 +72,7 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
     let directory = PrivateDirectory::hold(args.directory.clone())?;
     let watched = watch(&directory, args);
     penstock_link::end_shared_ssh(directory.path());
+    directory.keep_log(args.pid);
     directory.remove();
     if let Err(failure) = watched {
         // `start` reads this line if the failure occurred before all was ready.
@@ -92,7 +99,19 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     if variable::CONFINE.value().is_none() {
         options.extend(["--confine".into(), Level::Off.to_string().into()]);
     }
-    Embedded::start_with(&options, &[], directory.path().join("daemon.log"))
+    // PoCL has no device if it cannot make its cache.
+    let cache = (!has_cache()).then(|| directory.path().join("cache"));
+    let variables: Vec<_> = cache.iter().map(|it| (variable::CACHE_HOME.name, &**it)).collect();
+    Embedded::start_with(&options, &variables, directory.log())
+}
+
+/// Returns whether drivers can make their caches where the user has such files. A home may belong
+/// to another user, as under `sudo -u`, be read-only, or not exist.
+fn has_cache() -> bool {
+    let home = variable::HOME.path().map(|home| home.join(".cache"));
+    let Some(folder) = variable::CACHE_HOME.path().or(home) else { return false };
+    let made = std::fs::create_dir_all(&folder);
+    made.is_ok() && rustix::fs::access(&folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Closes the program's files: a reader of the program's output must not wait for the guard.

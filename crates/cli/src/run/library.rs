@@ -1,6 +1,7 @@
 //! Where `libpenstock_opencl.so` is, and how ICD loaders are led to it.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use penstock_process::variable;
@@ -23,6 +24,11 @@ pub fn vendors(folder: &Path) -> OsString {
     let mut path = folder.as_os_str().to_owned();
     path.push("/");
     path
+}
+
+/// Returns the content of an entry for the ICD loader. A path need not be text.
+pub fn entry(library: &Path) -> Vec<u8> {
+    [library.as_os_str().as_bytes(), b"\n"].concat()
 }
 
 /// Finds the library. Returns its absolute path, which the entry for the ICD loader needs.

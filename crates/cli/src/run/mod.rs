@@ -6,28 +6,34 @@
 //! program ends, a [`guard`], which is not its child, then removes the directory and ends the
 //! daemon.
 
+pub mod args;
 pub mod cuda;
 pub mod guard;
 pub mod library;
 mod mpi;
+mod nodes;
 mod private;
 mod probe;
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Duration;
 
-use penstock_client::config::{self, Config, NodeAddress, Source, Surroundings, Wanted};
-use penstock_client::{notice, select_described};
-use penstock_link::LinkError;
-use penstock_process::variable;
-use penstock_wire::describe::{NodeDescription, Survey};
+use penstock_client::config::{self, Config, NodeAddress, Surroundings, Wanted};
+use penstock_client::select_described;
+use penstock_dql::Query;
+use penstock_link::Address;
+use penstock_process::{signals, variable};
+use penstock_wire::describe::NodeDescription;
 
-use crate::args::RunArgs;
 use crate::failure::Failure;
 use crate::table;
 use crate::words;
-pub use private::PrivateDirectory;
+use args::RunArgs;
+pub use nodes::{Found, Wishes, find_nodes};
+use private::can_be_listed;
+pub use private::{PrivateDirectory, daemons};
 pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
 
 /// Sets the pool up and becomes the program.
@@ -39,6 +45,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     // its own hold on its directory.
     let directories =
         set_up(args, &mut command).map_err(|failure| Failure::Run(Box::new(failure)))?;
+    signals::as_before();
     let source = command.exec();
     drop(directories);
     Err(Failure::Execute { program: PathBuf::from(program), source })
@@ -47,10 +54,23 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
 fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>, Failure> {
     let library = library::find()?;
     let mpi = args.mpi.map(|name| mpi::find(name, program, &library)).transpose()?;
+    let query = args.devices.as_deref().map(Query::parse).transpose().map_err(Failure::Query)?;
     let config = configured(args.nodes.as_deref())?;
     let shared = share_logins(&config, program)?;
-    let found = find_nodes(&config, args.no_local)?;
-    check_devices(&config, &found)?;
+    let wishes = Wishes {
+        no_local: args.no_local,
+        allow_missing: args.allow_missing,
+        wait: Duration::from_secs(args.wait.unwrap_or_default()),
+    };
+    let found = find_nodes(&config, wishes)?;
+    let query = match (&query, &config.devices) {
+        (Some(query), _) => Some((query, "--devices")),
+        (None, query) => query.as_ref().map(|query| (query, config::DEVICES_VARIABLE)),
+    };
+    check_devices(query, &found)?;
+    if let Some(text) = &args.devices {
+        program.env(config::DEVICES_VARIABLE, text);
+    }
     let Found { nodes, directory, .. } = found;
     let mut directories: Vec<_> = directory.into_iter().chain(shared).collect();
     if directories.is_empty() {
@@ -58,8 +78,15 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
     }
     // Any of them will do.
     let Some(directory) = directories.first() else { return Ok(directories) };
-    directory.write("penstock.icd", &format!("{}\n", library.display()))?;
-    let list = nodes.iter().map(|(node, _)| node.to_string()).collect::<Vec<_>>().join(",");
+    directory.write("penstock.icd", library::entry(&library))?;
+    // The path of the own socket may have what a list cannot have.
+    let own = Some(Surroundings::of_process().own_socket());
+    let own = own.filter(|path| !can_be_listed(path)).map(Address::unix);
+    let listed = |node: &NodeAddress| match Some(&node.address) == own.as_ref() {
+        true => config::LOCAL.to_owned(),
+        false => node.to_string(),
+    };
+    let list = nodes.iter().map(|(node, _)| listed(node)).collect::<Vec<_>>().join(",");
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library, mpi.as_deref());
     Ok(directories)
@@ -88,62 +115,8 @@ fn share_logins(
     Ok(Some(directory))
 }
 
-#[derive(Debug)]
-pub struct Found {
-    /// Nodes that answer, at least one, and what their daemons know of them.
-    pub nodes: Vec<(NodeAddress, Survey)>,
-    /// Nodes that do not answer, and why.
-    pub silent: Vec<(NodeAddress, LinkError)>,
-    /// Guarded directory of the daemon that serves only the local devices, if there is one. The
-    /// daemon ends with this process.
-    pub directory: Option<PrivateDirectory>,
-}
-
-/// Asks all nodes what they have and names each node that does not answer in one line. Adds a
-/// daemon for the devices of this host if no daemon of the configuration has them.
-pub fn find_nodes(config: &Config, no_local: bool) -> Result<Found, Failure> {
-    let mut found = Found { nodes: Vec::new(), silent: Vec::new(), directory: None };
-    found.sort(survey_all(config, &config.nodes), config);
-    // If the user names a node on this host, its devices come from that node or not at all. But no
-    // user names the nodes of an allocation or the own daemon: if the daemon of this host does not
-    // run, its devices are still wanted.
-    let is_here = match config.source {
-        Source::Slurm | Source::OwnDaemon => found.nodes.iter().any(|(node, _)| is_this_host(node)),
-        _ => config.nodes.iter().any(is_this_host),
-    };
-    if !no_local && !is_here {
-        let directory = PrivateDirectory::create(&Surroundings::of_process())?;
-        if let Some(socket) = guard::start(&directory, true)? {
-            let others = std::mem::take(&mut found.nodes);
-            found.sort(survey_all(config, &[NodeAddress::unix("local", socket)]), config);
-            found.nodes.extend(others);
-        }
-        found.directory = Some(directory);
-    }
-    match (found.nodes.is_empty(), config.nodes.is_empty() && found.silent.is_empty()) {
-        (false, _) => Ok(found),
-        (true, true) => Err(no_nodes()),
-        (true, false) => Err(Failure::NoneAnswers),
-    }
-}
-
-impl Found {
-    fn sort(&mut self, described: Vec<Described>, config: &Config) {
-        for Described { node, answer } in described {
-            match answer {
-                Ok(survey) => self.nodes.push((node, survey)),
-                Err(reason) => {
-                    let why = notice::why_absent(&reason, config.timeout);
-                    table::say(&format!("node {} is left out: {why}", node.name));
-                    self.silent.push((node, reason));
-                }
-            }
-        }
-    }
-}
-
 /// Refuses a pool that has no device for the program, before the program starts.
-fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
+fn check_devices(query: Option<(&Query, &'static str)>, found: &Found) -> Result<(), Failure> {
     let count = |node: &NodeDescription| {
         node.platforms.iter().map(|platform| platform.devices.len()).sum::<usize>()
     };
@@ -161,9 +134,9 @@ fn check_devices(config: &Config, found: &Found) -> Result<(), Failure> {
     }
     let nodes: Vec<_> =
         found.nodes.iter().map(|(node, survey)| (&node.address, &survey.node)).collect();
-    match &config.devices {
-        Some(query) if select_described(query, &nodes).is_empty() => {
-            Err(Failure::NoneSelected { by: config::DEVICES_VARIABLE, all })
+    match query {
+        Some((query, by)) if select_described(query, &nodes).is_empty() => {
+            Err(Failure::NoneSelected { by, all })
         }
         _ => Ok(()),
     }

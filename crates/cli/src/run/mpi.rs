@@ -7,8 +7,8 @@ use std::process::Command;
 use penstock_cuda_patch::program::{Mpi, mpi_of};
 use penstock_process::search;
 
+use super::args::MpiName;
 use super::cuda;
-use crate::args::MpiName;
 use crate::failure::Failure;
 
 /// Finds the library for the MPI of `command`, among the CUDA libraries beside `opencl` (the path

@@ -13,6 +13,15 @@ use crate::failure::Failure;
 /// Prefix of the directories' names.
 const NAME: &str = "run-";
 
+/// End of the name of a log that is kept.
+const LOG_ENDING: &str = ".log";
+
+/// Number of logs that are kept.
+const LOGS_MAX: usize = 8;
+
+/// Name of the socket of a daemon that serves one run.
+pub const SOCKET_NAME: &str = "node.sock";
+
 /// Longest base path. The path of a Unix socket has at most 107 bytes. Below the base follow
 /// `/run-1234567-89abcdef/node.sock`, 31 bytes, and more for 64-bit process ids.
 const BASE_BYTES_MAX: usize = 64;
@@ -66,11 +75,26 @@ impl PrivateDirectory {
     }
 
     /// Creates the file `name` in the directory and writes `text` to it.
-    pub fn write(&self, name: &str, text: &str) -> Result<(), Failure> {
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
         let path = self.path.join(name);
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        file.and_then(|mut file| file.write_all(text.as_bytes()))
+        file.and_then(|mut file| file.write_all(text.as_ref()))
             .map_err(Failure::file(&path, "write"))
+    }
+
+    /// Returns the file for the log of a daemon.
+    pub fn log(&self) -> PathBuf {
+        self.path.join("daemon.log")
+    }
+
+    /// Keeps the log of the daemon beside the directory if something in it is wrong, under the
+    /// process id of the program. The user learns of a lost node only afterwards.
+    pub fn keep_log(&self, pid: i32) {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let Some(base) = self.path.parent().filter(|_| is_worth_keeping(&text)) else { return };
+        // There is nobody to tell if it cannot be kept.
+        _ = fs::copy(self.log(), base.join(format!("{NAME}{pid}{LOG_ENDING}")));
+        remove_old_logs(base);
     }
 
     /// Removes the directory with all its contents.
@@ -83,13 +107,19 @@ impl PrivateDirectory {
 /// Returns the directory in which to create private directories.
 fn base(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
     let usual = surroundings.runtime_directory();
-    if usual.as_os_str().len() <= BASE_BYTES_MAX && make_private(&usual, surroundings).is_ok() {
+    let is_short = usual.as_os_str().len() <= BASE_BYTES_MAX;
+    if is_short && can_be_listed(&usual) && make_private(&usual, surroundings).is_ok() {
         return Ok(usual);
     }
     let uid = rustix::process::getuid().as_raw();
     let other = PathBuf::from(format!("/tmp/penstock-{uid}"));
     make_private(&other, surroundings)?;
     Ok(other)
+}
+
+/// Returns whether the path can be part of an address in a list of nodes.
+pub fn can_be_listed(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| !text.contains(','))
 }
 
 fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Failure> {
@@ -106,6 +136,39 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
         reason: "others can write to this directory; remove it, or set XDG_RUNTIME_DIR to one of your own"
             .into(),
     })
+}
+
+/// Returns the sockets of the daemons that runs of this user have started for themselves, each with
+/// the process id of its program.
+pub fn daemons(surroundings: &Surroundings<'_>) -> Vec<(String, PathBuf)> {
+    let entries = base(surroundings).ok().and_then(|base| fs::read_dir(base).ok());
+    let of_run = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let (pid, _) = name.strip_prefix(NAME)?.split_once('-')?;
+        Some((pid.to_owned(), entry.path().join(SOCKET_NAME)))
+    };
+    let all = entries.into_iter().flatten().flatten().filter_map(of_run);
+    all.filter(|(_, socket)| socket.exists()).collect()
+}
+
+/// Returns whether a log has a line of the level `warn` or `error`: the second word of a line.
+fn is_worth_keeping(log: &str) -> bool {
+    log.lines().any(|line| matches!(line.split(' ').nth(1), Some("warn" | "error")))
+}
+
+fn remove_old_logs(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else { return };
+    let of_log = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_log = name.starts_with(NAME) && name.ends_with(LOG_ENDING);
+        let modified = entry.metadata().and_then(|about| about.modified()).ok()?;
+        is_log.then(|| (modified, entry.path()))
+    };
+    let mut logs: Vec<_> = entries.flatten().filter_map(of_log).collect();
+    logs.sort();
+    for (_, path) in logs.iter().rev().skip(LOGS_MAX) {
+        _ = fs::remove_file(path);
+    }
 }
 
 /// Removes directories that no process holds.
@@ -157,6 +220,41 @@ mod tests {
             sweep(&base);
             !held.exists()
         });
+        fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_no_list_can_name_is_not_used() {
+        use std::os::unix::ffi::OsStrExt as _;
+        assert!(can_be_listed(Path::new("/run/Jürgen 2/penstock")));
+        assert!(!can_be_listed(Path::new("/run/a,b/penstock")));
+        assert!(!can_be_listed(Path::new(std::ffi::OsStr::from_bytes(b"/run/\xff/penstock"))));
+    }
+
+    #[test]
+    fn logs_with_warnings_are_kept_and_old_ones_are_not() {
+        let base = std::env::temp_dir().join(format!("penstock-logs-{}", std::process::id()));
+        _ = fs::remove_dir_all(&base);
+        fs::create_dir_all(base.join("run-1-a")).unwrap();
+        let directory = PrivateDirectory::hold(base.join("run-1-a")).unwrap();
+        let kept = |pid: i32| base.join(format!("run-{pid}.log")).exists();
+        directory.keep_log(1);
+        fs::write(directory.log(), "2026-11-28T07:24:01Z info a worker writes text=\"warn\"\n")
+            .unwrap();
+        directory.keep_log(2);
+        assert!(!kept(1) && !kept(2));
+        let trouble = "2026-11-28T07:24:01Z info listening\n2026-11-28T07:24:02Z warn a worker\n";
+        fs::write(directory.log(), trouble).unwrap();
+        for pid in 10..20 {
+            directory.keep_log(pid);
+            let age = Duration::from_secs(u64::try_from(100 - pid).unwrap());
+            let file = File::options().write(true).open(base.join(format!("run-{pid}.log")));
+            file.unwrap().set_modified(SystemTime::now() - age).unwrap();
+        }
+        directory.keep_log(20);
+        let left: Vec<_> = (10..=20).filter(|pid| kept(*pid)).collect();
+        assert_eq!(left, [13, 14, 15, 16, 17, 18, 19, 20]);
+        assert!(directory.path().exists());
         fs::remove_dir_all(&base).unwrap();
     }
 

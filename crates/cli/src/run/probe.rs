@@ -2,21 +2,41 @@
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use penstock_client::config::{Config, NodeAddress, Surroundings};
 use penstock_client::{Claims, Surveyed, survey};
-use penstock_link::{InstanceId, Keys, LinkError};
+use penstock_link::{Address, InstanceId, Keys, LinkError};
 use penstock_wire::describe::Survey;
 use penstock_wire::hello::Role;
+use serde_json::Value;
 
-use crate::status;
+/// Longest status of a daemon in bytes: twice that of 256 sessions of 1 KiB, with the limits of 512
+/// users, of 2 KiB each.
+const STATUS_BYTES_MAX: usize = 5 << 19;
+
+/// Asks a daemon for its status. The daemon has `patience` for the hello, and once more for its
+/// answer. Also returns which running daemon it is.
+pub fn ask(
+    address: &Address,
+    role: Role,
+    keys: &Keys,
+    patience: Duration,
+) -> Result<(Value, Option<InstanceId>), LinkError> {
+    let opened = penstock_link::open(address, role, None, keys, Instant::now() + patience)?;
+    let (stream, deadline) = (opened.stream, Instant::now() + patience);
+    let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
+    let bytes = stream.read_sized_until("the status", STATUS_BYTES_MAX, deadline)?;
+    let status = serde_json::from_slice(&bytes).map_err(|_| not_ours())?;
+    Ok((status, opened.instance))
+}
 
 /// A node, and the status of its daemon or why it does not answer.
 #[derive(Debug)]
 pub struct Probed {
     pub node: NodeAddress,
     /// The daemon's status, as JSON.
-    pub answer: Result<serde_json::Value, LinkError>,
+    pub answer: Result<Value, LinkError>,
 }
 
 /// A node, and its survey or why its daemon gives none.
@@ -63,19 +83,18 @@ pub fn keys_for(node: &NodeAddress, config: &Config) -> Result<Keys, LinkError> 
     config.load_keys_for(std::iter::once(&node.address))
 }
 
-/// Asks all daemons at once for their status. Each may take as long as the configuration allows.
-pub fn probe_all(config: &Config) -> Vec<Probed> {
+/// Asks these daemons at once for their status. Each may take as long as the configuration allows.
+pub fn probe_all(config: &Config, list: &[NodeAddress]) -> Vec<Probed> {
     thread::scope(|scope| {
-        let ask = |node: &NodeAddress| {
-            status::ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
+        let ask_one = |node: &NodeAddress| {
+            ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
         };
-        let threads: Vec<_> =
-            config.nodes.iter().map(|node| scope.spawn(move || ask(node))).collect();
+        let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask_one(node))).collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| {
             thread.join().unwrap_or(Err(LinkError::Closed))
         };
         let answers = threads.into_iter().map(join).collect();
-        distinct(&config.nodes, answers).map(|(node, answer)| Probed { node, answer }).collect()
+        distinct(list, answers).map(|(node, answer)| Probed { node, answer }).collect()
     })
 }
 

@@ -18,7 +18,7 @@ use penstock_client::open_link;
 
 use crate::args::TraceReplayArgs;
 use crate::failure::Failure;
-use crate::run::{configured, find_nodes, keys_for};
+use crate::run::{Wishes, configured, find_nodes, keys_for};
 use crate::table;
 
 /// Calls that name another worker. A replay has one worker, so it refuses them.
@@ -43,7 +43,7 @@ pub fn replay(args: &TraceReplayArgs) -> Result<ExitCode, Failure> {
     let entries = file.entries()?;
     let frames = frames_of_one_link(&entries, args)?;
     let config = configured(args.nodes.as_deref())?;
-    let found = find_nodes(&config, false)?;
+    let found = find_nodes(&config, Wishes::default())?;
     let Some((node, _)) = found.nodes.first() else { return Err(Failure::NoneAnswers) };
     let keys = keys_for(node, &config)?;
     let (sender, receiver) = open_link(&node.address, &keys, config.timeout)?;

@@ -5,20 +5,24 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum, value_parser};
 
+/// Word for a kernel that the command looks for.
+pub const AUTO: &str = "auto";
+
 const AFTER_RUN: &str = "\
 Examples:
-  penstock vm run auto -- clinfo -l
-  penstock vm run --transport tcp auto -- ./program --its-option
+  penstock vm run -- clinfo -l
+  penstock vm run --transport tcp -- ./program --its-option
   penstock vm run linux-image-6.1.0-53-cloud-amd64_6.1.187-1_amd64.deb -- penstock devices
 
 Image:
 IMAGE is a kernel with its modules: a folder with boot/vmlinuz-VERSION and lib/modules/VERSION, or \
-a Debian package (.deb), which need not be installed. `auto` takes the kernel that the setup of \
-Penstock's tests has fetched, or that of this host. Debian's linux-image-cloud-amd64 is the \
-smallest kernel that has everything. The rest of the guest is made anew for each run: it contains \
-the program, its shared libraries, Penstock, and the files of --file, all at the paths that they \
-have on this host. Nothing of it stays. This host runs the loader that the program file names to \
-list the libraries, and refuses one that somebody other than root could have put there.
+a Debian package (.deb), which need not be installed. Without it, or with `auto`, the command \
+takes the kernel that the setup of Penstock's tests has fetched, or that of this host. Debian's \
+linux-image-cloud-amd64 is the smallest kernel that has everything. The rest of the guest is made \
+anew for each run: it contains the program, its shared libraries, Penstock, and the files of \
+--file, all at the paths that they have on this host. Nothing of it stays. This host runs the \
+loader that the program file names to list the libraries, and refuses one that somebody other than \
+root could have put there.
 
 CUDA:
 If the CUDA runtime is linked into a program, that program must be PROGRAM itself. A script cannot \
@@ -33,7 +37,8 @@ host that listens on vsock.
 Virtual machine:
 QEMU runs the guest with KVM if that works, and otherwise emulates it; the command says which. It \
 needs no root. With --transport vsock the host's end is the kernel's vhost_vsock if this user may \
-use it, and otherwise vhost-device-vsock, a program that must be in PATH.
+use it, and otherwise vhost-device-vsock, a program that must be in PATH. If there is neither, and \
+no --transport is given, the guest reaches the pool over TCP, and the command says so.
 
 Exit status:
 That of the program, or 128 plus the number of the signal that ended it; 124 if it took longer \
@@ -86,7 +91,7 @@ pub enum VmCommand {
     /// status
     #[command(
         after_help = AFTER_RUN,
-        override_usage = "penstock vm run [OPTIONS] IMAGE -- PROGRAM [ARGS]..."
+        override_usage = "penstock vm run [OPTIONS] [IMAGE] -- PROGRAM [ARGS]..."
     )]
     Run(VmRunArgs),
     /// Print a libvirt domain, or a QEMU command line, for a guest that is placed well on this host
@@ -169,11 +174,12 @@ pub enum Form {
 #[derive(Args, Debug)]
 pub struct VmRunArgs {
     /// Kernel of the guest: a folder, a Debian package, or auto
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", default_value = AUTO)]
     pub image: PathBuf,
-    /// How the guest reaches the daemon of this host
-    #[arg(long, value_enum, default_value_t = Transport::Vsock)]
-    pub transport: Transport,
+    /// How the guest reaches the daemon of this host [default: vsock, or tcp if this host has no
+    /// end for vsock]
+    #[arg(long, value_enum)]
+    pub transport: Option<Transport>,
     /// Nodes that the guest uses, instead of a daemon for this guest alone
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,

@@ -52,9 +52,14 @@ pub struct Link {
 }
 
 impl Link {
-    /// Sets the host's side up.
-    pub fn set_up(args: &VmRunArgs, directory: &PrivateDirectory) -> Result<Self, Failure> {
-        match (&args.nodes, args.transport) {
+    /// Sets the host's side up. `has_helper` says whether this host has a program for vsock.
+    pub fn set_up(
+        args: &VmRunArgs,
+        has_helper: bool,
+        directory: &PrivateDirectory,
+    ) -> Result<Self, Failure> {
+        let transport = chosen(args.transport, has_helper || may_use(VHOST_VSOCK));
+        match (&args.nodes, transport) {
             (Some(nodes), _) => Self::to_nodes(nodes),
             (None, Transport::Vsock) => Self::over_vsock(directory, None),
             (None, Transport::Shm) => {
@@ -146,6 +151,11 @@ impl Link {
     }
 }
 
+/// Returns how the guest reaches the daemon if `asked` was asked for.
+fn chosen(asked: Option<Transport>, has_vsock: bool) -> Transport {
+    asked.unwrap_or(if has_vsock { Transport::Vsock } else { Transport::Tcp })
+}
+
 /// Memory that a guest shares with this host. Its guard removes it with this process.
 #[derive(Debug)]
 pub struct Memory(PrivateDirectory);
@@ -206,4 +216,30 @@ fn random() -> u32 {
     let mut bytes = [0; 4];
     _ = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     u32::from_ne_bytes(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+    use crate::vm::args::{AUTO, VmCommand};
+
+    fn parsed(words: &[&str]) -> VmRunArgs {
+        let cli = Cli::try_parse_from([&["penstock", "vm", "run"], words].concat()).unwrap();
+        let Command::Vm(VmCommand::Run(args)) = cli.command else { panic!("{words:?}") };
+        args
+    }
+
+    #[test]
+    fn neither_a_kernel_nor_a_transport_must_be_named() {
+        let args = parsed(&["--", "clinfo", "-l"]);
+        assert_eq!((args.image.to_str(), args.program.len()), (Some(AUTO), 2));
+        assert_eq!(chosen(args.transport, true), Transport::Vsock);
+        assert_eq!(chosen(args.transport, false), Transport::Tcp);
+        let args = parsed(&["--transport", "vsock", "/boot", "--", "true"]);
+        assert_eq!(args.image.to_str(), Some("/boot"));
+        assert_eq!(chosen(args.transport, false), Transport::Vsock, "what is asked for is used");
+    }
 }

@@ -17,7 +17,7 @@ use penstock_vm::image::kernel::{self, Kernel};
 use penstock_vm::machine::{Accelerator, Boot, Machine};
 use serde_json::{Value, json};
 
-use super::args::VmRunArgs;
+use super::args::{AUTO, VmRunArgs};
 use super::link::{self, Link, Memory};
 use super::root;
 use crate::failure::Failure;
@@ -30,9 +30,6 @@ const TOO_LONG: u8 = 124;
 /// QEMU, as packages name it.
 pub const QEMU: &str = "qemu-system-x86_64";
 const KVM: &str = "/dev/kvm";
-
-/// Word for a kernel that this command looks for.
-const AUTO: &str = "auto";
 
 /// Memory of a guest besides its files: the kernel takes 60 MiB of it, and a client of the pool has
 /// buffers.
@@ -47,7 +44,7 @@ pub fn run(args: &VmRunArgs) -> Result<ExitCode, Failure> {
     // The guard removes the directory, also if this process is interrupted.
     guard::start(&directory, false).map_err(set_up)?;
     let tools = tools()?;
-    let link = Link::set_up(args, &directory).map_err(set_up)?;
+    let link = Link::set_up(args, tools.vsock_helper.is_some(), &directory).map_err(set_up)?;
     let machine = machine(args, &link, &directory)?;
     // Opened before the program runs, so that nothing runs whose report cannot be written.
     let output = args.output.as_deref().map(|path| {

@@ -34,6 +34,7 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_penstock"));
         for name in [
             "PENSTOCK_NODES",
+            "PENSTOCK_DEVICES",
             "PENSTOCK_KEY",
             "PENSTOCK_ENCRYPTION",
             "PENSTOCK_LOG",
@@ -58,7 +59,12 @@ impl Home {
     /// As [`Self::start_fake_node`], with a number of devices and a delay before each answer. The
     /// node sends nothing during the delay.
     pub fn start_fake_node_with(&self, devices: u32, delay: Duration) {
-        let listener = Listener::bind(&Address::unix(self.path.join("node.sock"))).unwrap();
+        Self::start_fake_node_at(self.path.join("node.sock"), devices, delay);
+    }
+
+    /// As [`Self::start_fake_node_with`], at this socket.
+    pub fn start_fake_node_at(socket: PathBuf, devices: u32, delay: Duration) {
+        let listener = Listener::bind(&Address::unix(socket)).unwrap();
         thread::spawn(move || {
             while let Ok(stream) = listener.accept() {
                 thread::sleep(delay);

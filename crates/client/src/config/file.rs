@@ -90,6 +90,14 @@ pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolF
     let file = match std::fs::File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        // The home of another user, as `sudo -u` leaves it, or one that a batch system has not
+        // mounted for this user: it holds no file for us. A file that is there must be readable.
+        Err(error)
+            if error.kind() == std::io::ErrorKind::PermissionDenied
+                && std::fs::symlink_metadata(path).is_err() =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(unreadable(error)),
     };
     let mut text = String::new();

@@ -20,7 +20,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use nodes::{DISCOVER, NO_NODES, NodeAddress};
+pub use nodes::{DISCOVER, LOCAL, NO_NODES, NodeAddress};
 use penstock_dql::Query;
 use penstock_link::{Address, EncryptionOptions, Keys, LinkError, Pins, Rule};
 use penstock_process::variable::{self, TIMEOUT_MS_MAX};
@@ -277,7 +277,7 @@ fn find_nodes(
         return Ok((nodes::of_hosts(&hosts, file.port, surroundings)?, Source::Slurm));
     }
     match surroundings.own_socket_if_present() {
-        Some(path) => Ok((vec![NodeAddress::unix("local", path)], Source::OwnDaemon)),
+        Some(path) => Ok((vec![NodeAddress::unix(LOCAL, path)], Source::OwnDaemon)),
         None => Ok((Vec::new(), Source::Nothing)),
     }
 }

@@ -18,6 +18,9 @@ pub const NO_NODES: &str = "none";
 /// the local network.
 pub const DISCOVER: &str = "discover";
 
+/// Name of the user's own daemon in a list.
+pub const LOCAL: &str = "local";
+
 /// A node of the pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddress {
@@ -25,17 +28,20 @@ pub struct NodeAddress {
     pub name: String,
     /// Address at which the node's daemon listens.
     pub address: Address,
+    /// Whether the user has named this node. Nobody has named a node that announces itself, that
+    /// Slurm lists, or that is looked for at a default place.
+    pub is_named: bool,
 }
 
 impl NodeAddress {
     /// Returns a node behind a Unix socket.
     pub fn unix(name: &str, path: PathBuf) -> Self {
-        Self { name: name.to_owned(), address: Address::unix(path) }
+        Self { name: name.to_owned(), address: Address::unix(path), is_named: false }
     }
 
     /// Returns a node behind a TCP port.
     pub fn tcp(host: &str, port: u16) -> Self {
-        Self { name: host.to_owned(), address: Address::tcp(host, port) }
+        Self { name: host.to_owned(), address: Address::tcp(host, port), is_named: false }
     }
 }
 
@@ -122,7 +128,7 @@ pub(super) fn add_found(
         let own = surroundings.own_socket_if_present().filter(|_| surroundings.is_own_host(&name));
         let address = own
             .map_or_else(|| Address::tcp(&address.ip().to_string(), address.port()), Address::unix);
-        add(nodes, NodeAddress { name, address }, place)?;
+        add(nodes, NodeAddress { name, address, is_named: false }, place)?;
     }
     Ok(())
 }
@@ -150,8 +156,9 @@ fn read_for(
         value: item.to_owned(),
         reason,
     };
-    if item == "local" {
-        return Ok(NodeAddress::unix(item, surroundings.own_socket()));
+    if item == LOCAL {
+        let own = NodeAddress::unix(item, surroundings.own_socket());
+        return Ok(NodeAddress { is_named: true, ..own });
     }
     let path = &|path: &str| surroundings.expand(path, base);
     let completion = Completion { port: Some(PORT_DEFAULT), path, purpose };
@@ -159,7 +166,7 @@ fn read_for(
         LinkError::Address { why, .. } => fail(why),
         other => fail(other.to_string()),
     })?;
-    Ok(NodeAddress { name: item.to_owned(), address })
+    Ok(NodeAddress { name: item.to_owned(), address, is_named: true })
 }
 
 /// Returns the daemons on `hosts`, each at `port`. This host's own daemon is reached through its

@@ -92,8 +92,11 @@ fn sources_are_asked_in_order() {
     let own = format!("unix:{}/run/penstock/penstockd.sock", home.path.display());
     // gpu02 is this host, and its daemon is reached without TCP.
     assert_eq!(home.addresses(), ["tcp:gpu01:7367", &own, "tcp:gpu03:7367"]);
+    let is_named = |home: &Home| home.load().unwrap().nodes.iter().any(|node| node.is_named);
+    assert!(!is_named(&home), "the user has named no node");
     let home = home.file("nodes = ['tcp:a:1', 'local']\n");
     assert_eq!(home.addresses(), ["tcp:a:1", &own]);
+    assert!(is_named(&home));
     let home = home.set(NODES_VARIABLE, "unix:/b, tcp:[::1]:9,tcp:c,vsock:2");
     assert_eq!(home.addresses(), ["unix:/b", "tcp:[::1]:9", "tcp:c:7367", "vsock:2:7367"]);
     assert_eq!(home.load().unwrap().source, Source::Variable);
@@ -384,7 +387,12 @@ fn daemons_of_the_network_are_nodes_if_a_list_asks_for_them() {
     // A node that is named as well is there once, under the name that the user has written.
     let list = "tcp:10.0.0.1,discover";
     let named = [text("tcp:10.0.0.1", "tcp:10.0.0.1:7367"), text("gpu03", "tcp:[fd00::3]:7400")];
-    assert_eq!(texts(&Home::new("discover-both").set("PENSTOCK_NODES", list)), named);
+    let both = Home::new("discover-both").set("PENSTOCK_NODES", list);
+    assert_eq!(texts(&both), named);
+    // Whoever announces a daemon must not be able to keep programs from starting.
+    let is_named = |node: &NodeAddress| node.is_named;
+    let config = load_among(&both, &found).unwrap();
+    assert_eq!(config.nodes.iter().map(is_named).collect::<Vec<_>>()[..2], [true, false]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use penstock_wire::text::to_bytes;
+
 use super::directive::Define;
 
 /// A folder to search: the option `-I`.
@@ -42,7 +44,7 @@ impl Options {
             };
             match letter {
                 b'I' => options.folders.push(FolderOption { place, folder: value }),
-                _ => options.defines.extend(Define::of_option(value.as_bytes())),
+                _ => options.defines.extend(Define::of_option(&to_bytes(&value))),
             }
         }
         options

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use penstock_ggas::with_header;
 use penstock_wire::headers::{HeaderFile, HeaderLink, Headers, OptionPart, SearchFolder};
 use penstock_wire::limits::{HEADER_ENTRIES_MAX, HEADERS_BYTES_MAX};
+use penstock_wire::text::to_bytes;
 
 use super::directive::{BYTE_ORDER_MARK, Define, Directives, Form, Include, Name, Value};
 use super::options::Options;
@@ -114,8 +115,8 @@ impl<'a> Search<'a> {
         let of_option = |folder: &str| Place {
             folder: current
                 .or(folder.starts_with('/').then_some(b"/"))
-                .and_then(|current| Ways::folder(files, current, folder.as_bytes())),
-            named: folder.as_bytes().to_vec(),
+                .and_then(|current| Ways::folder(files, current, &to_bytes(folder))),
+            named: to_bytes(folder),
         };
         let mut places: Vec<Place> =
             given.folders.iter().map(|option| of_option(&option.folder)).collect();

@@ -36,7 +36,10 @@ impl Session {
         if !matches!(error, LinkError::Forked) {
             self.sender.close();
             if let Some(tell) = self.on_loss.get() {
-                tell(&reason);
+                // Only a fault of a kernel has a code of CUDA.
+                let is_of_kernel = self.fault().and_then(penstock_wire::cuda::code).is_some();
+                let more = if is_of_kernel { self.notices.suspects() } else { None };
+                tell(&format!("{reason}{}", more.unwrap_or_default()));
             }
         }
         self.await_landing();

@@ -82,7 +82,7 @@ fn open() -> CuResult<Platform> {
         .load_keys()
         .inspect_err(|error| notice::once(format_args!("{error}")))
         .unwrap_or_default();
-    let pool = Pool::open(&config.addresses(), &keys, config.timeout, notice::print);
+    let pool = Pool::of(&config, &keys, notice::print);
     let selected = pool.chosen(&config);
     let all = pool.devices().count();
     if selected.is_empty() && config.devices.is_some() && all > 0 {

@@ -1,6 +1,7 @@
 //! penstockd: the daemon alone, as `penstock serve`.
 #![forbid(unsafe_code)]
 
+use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -17,7 +18,8 @@ usage: penstockd [--listen unix:PATH | --listen tcp:HOST:PORT | --listen vsock:P
 What each means: penstock serve --help";
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1).peekable();
+    penstock_process::signals::prepare();
+    let mut args = std::env::args_os().skip(1).peekable();
     if args.peek().is_some_and(|arg| arg == "worker") {
         return penstock_daemon::worker_main();
     }
@@ -37,26 +39,38 @@ fn main() -> ExitCode {
     }
 }
 
-fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
+fn options(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
     let rule = Rule::configured()?;
     let encryption = EncryptionOptions { rule, folder: keys_folder() };
     let mut options = Options { encryption, ..Options::default() };
     while let Some(arg) = args.next() {
-        let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+        let arg = text(arg)?;
+        let mut raw = || args.next().ok_or_else(|| format!("{arg} needs a value\n{USAGE}"));
+        match arg.as_str() {
+            // Paths need not be text.
+            "--key" => {
+                options.key = Some(raw()?.into());
+                continue;
+            }
+            "--limits" => {
+                options.limits = Some(raw()?.into());
+                continue;
+            }
+            _ => {}
+        }
+        let mut value = || text(raw()?);
         match arg.as_str() {
             "--listen" => {
                 let address = Address::for_listener(&value()?);
                 options.listen.push(address.map_err(|error| error.to_string())?);
             }
             "--guest-memory" => options.guests.push(guest(&value()?)?),
-            "--key" => options.key = Some(value()?.into()),
             "--allow-user" => {
                 let user = value()?;
                 options
                     .allow_users
                     .push(user.parse().map_err(|_| format!("`{user}` is no user's number"))?);
             }
-            "--limits" => options.limits = Some(value()?.into()),
             "--announce" => options.announce = true,
             "--log" => options.log = value()?.parse()?,
             "--confine" => options.confine = Some(level(&value()?)?),
@@ -70,6 +84,11 @@ fn options(mut args: impl Iterator<Item = String>) -> Result<Options, String> {
         }
     }
     Ok(options)
+}
+
+/// Returns an argument that must be text.
+fn text(argument: OsString) -> Result<String, String> {
+    argument.into_string().map_err(|it| format!("{} is not UTF-8 text\n{USAGE}", it.display()))
 }
 
 fn level(text: &str) -> Result<Level, String> {

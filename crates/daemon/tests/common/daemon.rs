@@ -103,6 +103,14 @@ impl Daemon {
         frame::decode("a survey", &bytes).unwrap()
     }
 
+    /// Returns why the daemon refuses a survey.
+    pub fn survey_refused(&self) -> LinkError {
+        let mut go_on = |_: Progress| ControlFlow::Continue(());
+        let address = &self.addresses[0];
+        let (role, patience) = (Role::Survey, patience());
+        penstock_link::open_patiently(address, role, None, patience, true, &mut go_on).unwrap_err()
+    }
+
     pub fn status(&self) -> serde_json::Value {
         let deadline = deadline();
         let opened =

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_cl_sys::cl_program;
 use penstock_wire::status::Status;
+use penstock_wire::text::to_bytes;
 
 use super::api::{self, function};
 use super::context::{Context, handles};
@@ -75,8 +76,10 @@ impl Program {
         code: &mut i32,
     ) -> Result<cl_program, Status> {
         let link = function!(clLinkProgram)?;
-        let options =
-            options.map(CString::new).transpose().map_err(|_| Status::INVALID_LINKER_OPTIONS)?;
+        let options = options
+            .map(|it| CString::new(to_bytes(it)))
+            .transpose()
+            .map_err(|_| Status::INVALID_LINKER_OPTIONS)?;
         let options = options.as_ref().map_or(std::ptr::null(), |options| options.as_ptr());
         let list = handles(devices)?;
         let programs: Vec<_> = inputs.iter().map(raw).collect::<Result<_, Status>>()?;
@@ -130,7 +133,7 @@ impl Program {
             (false, true) => ARG_INFO_OPTION.to_owned(),
             (false, false) => format!("{options} {ARG_INFO_OPTION}"),
         };
-        CString::new(options).ok()
+        CString::new(to_bytes(&options)).ok()
     }
 }
 

@@ -17,6 +17,7 @@ use penstock_process::Lock;
 use penstock_wire::describe::{BuildReport, Info, KernelDescription};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
+use penstock_wire::text::to_bytes;
 
 use super::api::{self, function};
 use super::context::{Context, handles};
@@ -68,7 +69,7 @@ impl ProgramDriver for Program {
         let options = self.with_arg_info(options).ok_or(Status::INVALID_COMPILER_OPTIONS)?;
         let list = handles(devices)?;
         let names: Result<Vec<_>, _> =
-            headers.iter().map(|(name, _)| CString::new(name.as_str())).collect();
+            headers.iter().map(|(name, _)| CString::new(to_bytes(name))).collect();
         let names = names.map_err(|_| Status::INVALID_VALUE)?;
         let mut name_starts: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
         let programs: Vec<_> =

@@ -22,6 +22,7 @@ use super::host_port;
 use super::syscall::{self, Readiness, wait_fd};
 use super::tls::TlsConnection;
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 use crate::instance::End;
 
 /// Idle time in seconds after which a TCP peer is probed.
@@ -342,6 +343,7 @@ impl Attempt {
         let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+        let fd = beyond_standard(fd)?;
         if address.ip().to_canonical().is_loopback() {
             // As in `prepare`, which finds other connections within a host, but too late.
             let _ = sockopt::set_tcp_congestion(&fd, CONGESTION_WITHIN_HOST);

@@ -23,6 +23,7 @@ use super::contract::{
 };
 use super::rings;
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 use crate::fork::Owner;
 use crate::instance::End;
 
@@ -180,6 +181,7 @@ pub(super) fn connect_to(path: &Path, deadline: Instant) -> io::Result<OwnedFd> 
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    let fd = beyond_standard(fd)?;
     loop {
         match rustix::net::connect(&fd, &address) {
             Ok(()) => return Ok(fd),

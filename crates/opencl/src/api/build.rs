@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_void};
 use std::ptr::null_mut;
 
 use penstock_cl_sys::*;
+use penstock_wire::text::of_bytes;
 
 use crate::core::build::{self, Job, Notify};
 use crate::core::context::Context;
@@ -59,7 +60,7 @@ unsafe fn order(
         None
     } else {
         // SAFETY: guaranteed by the caller.
-        Some(unsafe { text(options, CL_INVALID_VALUE) }?.to_string_lossy().into_owned())
+        Some(of_bytes(unsafe { text(options, CL_INVALID_VALUE) }?.to_bytes()))
     };
     Ok((devices, options))
 }
@@ -125,7 +126,7 @@ cl_entry! {
         let mut inputs = Vec::with_capacity(headers.len());
         for (header, name) in headers.iter().zip(names) {
             // SAFETY: the program passes `NULL` or a string that ends with 0.
-            let name = unsafe { text(*name, CL_INVALID_VALUE) }?.to_string_lossy().into_owned();
+            let name = of_bytes(unsafe { text(*name, CL_INVALID_VALUE) }?.to_bytes());
             inputs.push((name, Program::borrow(*header)?));
         }
         build::run(&program, order.0, order.1.as_deref(), Job::Compile(inputs), notify(handle, callback, user_data))

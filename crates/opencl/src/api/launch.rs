@@ -35,6 +35,7 @@ cl_entry! {
             queue.pool.pass(&waits, want(event))?
         } else {
             kernel.check_local_memory(&queue.device)?;
+            queue.pool.remember(&kernel.pool);
             queue.pool.launch(&kernel.pool, space, &waits, want(event))?
         };
         // SAFETY: the program passes `NULL` or a place for an event.
@@ -57,6 +58,7 @@ cl_entry! {
         kernel.check_local_memory(&queue.device)?;
         // SAFETY: the program passes `NULL` or `wait_count` events.
         let waits = unsafe { wait_list(&queue.context, wait_count, waits) }?;
+        queue.pool.remember(&kernel.pool);
         let enqueued = queue.pool.launch(&kernel.pool, space, &waits, want(event))?;
         // SAFETY: the program passes `NULL` or a place for an event.
         unsafe { hand_out(enqueued, CL_COMMAND_TASK, &queue, event) };

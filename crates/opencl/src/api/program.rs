@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_uchar, c_void};
 
 use penstock_cl_sys::*;
 use penstock_client::Program as PoolProgram;
+use penstock_wire::text::to_bytes;
 
 use crate::core::context::Context;
 use crate::core::device::Device;
@@ -304,7 +305,9 @@ cl_entry! {
         let answer = unsafe { Answer::new(size, value, size_ret) };
         match name {
             CL_PROGRAM_BUILD_STATUS => answer.value(program.build_status(&device)?),
-            CL_PROGRAM_BUILD_OPTIONS => answer.text(&program.build_options(&device)?),
+            CL_PROGRAM_BUILD_OPTIONS => {
+                answer.bytes(&[to_bytes(&program.build_options(&device)?), vec![0]].concat())
+            }
             CL_PROGRAM_BINARY_TYPE => answer.value(program.binary_type(&device)?),
             CL_PROGRAM_BUILD_LOG => match program.driver_answer(&device, name)? {
                 Some(bytes) if bytes.last() == Some(&0) => answer.bytes(&bytes),

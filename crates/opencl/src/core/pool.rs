@@ -35,7 +35,7 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
         .load_keys()
         .inspect_err(|error| notice::once(format_args!("{error}")))
         .unwrap_or_default();
-    let pool = Pool::open(&config.addresses(), &keys, config.timeout, notice::print);
+    let pool = Pool::of(&config, &keys, notice::print);
     let devices = pool.chosen(&config);
     let of_node =
         |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();

@@ -128,7 +128,7 @@ impl Pooled {
         let keys = config.load_keys();
         let keys = keys.map_err(|error| refused(format!("the pool's key: {error}")))?;
         let tell = |text: std::fmt::Arguments<'_>| eprintln!("libwater: {text}");
-        let pool = Pool::open(&config.addresses(), &keys, config.timeout, tell);
+        let pool = Pool::of(&config, &keys, tell);
         if pool.nodes().is_empty() {
             let reasons: String =
                 pool.absent().iter().map(|(_, error)| format!("\n  {error}")).collect();

@@ -20,6 +20,7 @@ use std::time::Instant;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::error::LinkError;
+use crate::standard::beyond_standard;
 use crate::transport::contract::{Connection, Transport};
 use crate::transport::syscall::{self, Readiness};
 
@@ -60,6 +61,7 @@ impl Bells {
     pub(super) fn new() -> Result<Self, LinkError> {
         let make = || {
             eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+                .and_then(beyond_standard)
                 .map_err(LinkError::system("making a doorbell"))
         };
         Ok(Self { reader: make()?, writer: make()? })

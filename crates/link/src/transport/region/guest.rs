@@ -23,6 +23,7 @@ use super::layout::{Header, Layout, MemoryUse, Offer, PAGE_BYTES, Place};
 use super::lock::lock;
 use crate::key::Key;
 use crate::piece::{Held, Window, read_own_words};
+use crate::standard::beyond_standard;
 use crate::transport::contract::Side;
 
 /// Folder with the PCI devices of this machine.
@@ -113,6 +114,7 @@ fn devices(folder: &Path) -> Vec<PathBuf> {
 fn look_at(path: &Path) -> io::Result<Device> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+    let file = File::from(beyond_standard(file.into())?);
     let about = file.metadata()?;
     let bytes = about.len();
     if !about.is_file() || bytes < PAGE_BYTES as u64 {

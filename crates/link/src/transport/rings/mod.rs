@@ -18,6 +18,7 @@ use super::contract::{Connection, Rings, Side};
 use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::fds::{recv_fds, send_fds};
+use crate::standard::beyond_standard;
 use crate::wait::{Patience, Policy};
 use ring::{Map, RING_BYTES};
 
@@ -82,6 +83,7 @@ fn make(connection: &dyn Connection, with_arena: bool) -> Result<Offer, LinkErro
     let to_worker = ring::create(RING_BYTES)?;
     let to_client = ring::create(RING_BYTES)?;
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let pair = pair.and_then(|(one, other)| Ok((beyond_standard(one)?, beyond_standard(other)?)));
     let (ours, theirs) = pair.map_err(LinkError::system("making a doorbell"))?;
     let (out, back) = (Map::new(&to_worker)?, Map::new(&to_client)?);
     // If addresses are limited there is no arena, and buffers live in the worker alone.

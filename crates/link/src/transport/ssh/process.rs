@@ -24,6 +24,7 @@ use penstock_process::{search, variable};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::error::LinkError;
+use crate::standard::{FIRST_OTHER, beyond_standard};
 use crate::sealed;
 
 /// Shell that every system has.
@@ -40,9 +41,6 @@ const MESSAGES_BYTES: usize = 64 << 10;
 /// Variables that would change which libraries `ssh` loads: `penstock run` sets them for the
 /// program, and other software often has libraries that `ssh` does not work with.
 const NOT_FOR_SSH: [&str; 2] = ["LD_PRELOAD", "LD_LIBRARY_PATH"];
-
-/// First descriptor that is neither standard input, output nor error.
-const FIRST_OTHER: i32 = 3;
 
 /// A running `ssh`. It ends soon after the socket hangs up.
 #[derive(Debug)]
@@ -98,13 +96,11 @@ pub(super) fn start(words: &[OsString]) -> io::Result<Running> {
         SocketFlags::CLOEXEC,
         None,
     )?;
+    let (socket, theirs) = (beyond_standard(socket)?, beyond_standard(theirs)?);
     let messages = sealed::create("penstock-ssh", MESSAGES_BYTES).map_err(system)?;
-    // In a program that has closed its standard descriptors, ours could have their numbers.
-    let theirs = rustix::io::fcntl_dupfd_cloexec(&theirs, FIRST_OTHER)?;
-    let written = rustix::io::fcntl_dupfd_cloexec(&messages, FIRST_OTHER)?;
     let mut all = [SHELL, "-c", SCRIPT, "sh"].map(OsString::from).to_vec();
     all.extend_from_slice(words);
-    spawn_and_wait(&all, [&theirs, &theirs, &written]).map_err(|error| {
+    spawn_and_wait(&all, [&theirs, &theirs, &messages]).map_err(|error| {
         io::Error::new(error.kind(), format!("{SHELL}, which starts ssh, cannot start: {error}"))
     })?;
     Ok(Running { socket, messages: Messages(messages) })

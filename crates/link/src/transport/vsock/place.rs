@@ -11,6 +11,7 @@ use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::super::syscall::{Readiness, wait_fd};
+use crate::standard::beyond_standard;
 
 /// Word for all machines in the address of a listener.
 pub(super) const ANY_MACHINE: &str = "any";
@@ -157,7 +158,8 @@ unsafe impl SocketAddrArg for Place {
 }
 
 pub(super) fn socket(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
-    rustix::net::socket_with(AddressFamily::VSOCK, SocketType::STREAM, flags, None)
+    let fd = rustix::net::socket_with(AddressFamily::VSOCK, SocketType::STREAM, flags, None)?;
+    beyond_standard(fd)
 }
 
 /// Fails with [`Errno::ADDRNOTAVAIL`] if the kernel carries no vsock within one machine. Without
