@@ -32,7 +32,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 # A test that takes this long hangs. The limit of a program is one of silence: it counts from the
 # last test of the program that has ended.
-TEST_LIMIT_S = 180 * max(1.0, float(os.environ.get("PENSTOCK_TEST_SLOWNESS", "1")))
+SLOWNESS = max(1.0, float(os.environ.get("PENSTOCK_TEST_SLOWNESS", "1")))
+TEST_LIMIT_S = 180 * SLOWNESS
+# The longest test of the group `long` kills 300 processes, one after the other, which takes minutes.
+LONG_LIMIT_S = 1800 * SLOWNESS
 # Time for the last output of a program that has ended.
 READER_S = 5
 OUTPUT_LINES_SHOWN = 60
@@ -56,7 +59,7 @@ PLANTED = {
     "all:hang": ["sleep", "1000"],
 }
 if os.environ.get("TEST_PLANT"):
-    TEST_LIMIT_S = 3
+    TEST_LIMIT_S = LONG_LIMIT_S = 3
 IGNORED = {"long": "long_", "perf": "perf_"}
 printing = threading.Lock()
 
@@ -163,8 +166,8 @@ class Report:
 class Watched:
     """A program whose tests must end, each within a limit of time."""
 
-    def __init__(self, command, folder, environment):
-        self.command = command
+    def __init__(self, command, folder, environment, limit_s):
+        self.command, self.limit_s = command, limit_s
         self.process = subprocess.Popen(
             command,
             cwd=folder,
@@ -194,7 +197,7 @@ class Watched:
         if self.hangs:
             code = -signal.SIGKILL
             self.lines.append(
-                f"\nended, because no test ended for {TEST_LIMIT_S:.0f} s; not ended: "
+                f"\nended, because no test ended for {self.limit_s:.0f} s; not ended: "
             )
             self.lines.append(", ".join(self.unfinished()) + "\n")
         return "".join(self.lines), code
@@ -207,7 +210,7 @@ class Watched:
 
     def watch(self, ended):
         while not ended.wait(1):
-            if time.monotonic() - self.heard > TEST_LIMIT_S:
+            if time.monotonic() - self.heard > self.limit_s:
                 self.hangs = True
                 os.killpg(self.process.pid, signal.SIGKILL)
                 return
@@ -235,7 +238,8 @@ def run(name, command, folder, report, extra):
             PENSTOCK_TEST_SKIPS=str(skips),
             RUST_TEST_THREADS=TEST_THREADS,
         )
-        output, code = Watched([*command, *extra], folder, environment).output()
+        limit_s = LONG_LIMIT_S if IGNORED["long"] in extra else TEST_LIMIT_S
+        output, code = Watched([*command, *extra], folder, environment, limit_s).output()
         report.program(name, began, output, code, read_skips(skips))
 
 
