@@ -45,7 +45,7 @@ FORKED_TEST(a_write_to_memory_of_the_host_is_illegal) {
 FORKED_TEST(a_write_behind_an_allocation_is_illegal) {
     if (!checked()) SKIP("PENSTOCK_CHECK is not 1");
     OnDevice<int> memory(256);
-    write_at<<<1, 1>>>(memory.data(), 1 << 20);
+    write_at<<<1, 1>>>(memory.data(), 1 << 24);
     expect_fault(cudaErrorIllegalAddress);
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The result is text again, because a program may store it, load it elsewhere or link it once
 //! more. It has the texts of the modules one behind the other. If no name is in two of them,
-//! nothing else changes. Otherwise [`table`] decides what each name means, [`reach`] finds names
-//! that nobody defines, and [`edit`] changes the texts:
+//! nothing else changes. Otherwise `table` decides what each name means, `reach` finds names
+//! that nobody defines, and `edit` changes the texts:
 //!
 //! - A name that only its module may see gets another name if a second module has that name.
 //! - Of several declarations of one name only the chosen definition stays. The first of those
