@@ -27,7 +27,7 @@ use recorder::{Directive, Recorder};
 use scope::Mention;
 
 use crate::error::{ParseError, ParseErrorKind};
-use crate::ir::{Function, Module};
+use crate::ir::Module;
 use crate::layout;
 use crate::lexer::{TextPosition, Token};
 use crate::symbols::{Head, Linkage, Symbols};
@@ -233,8 +233,12 @@ impl<'a> Parser<'a> {
     fn finish(mut self) -> Result<Module, ParseError> {
         self.check_awaited()?;
         for (from, to) in std::mem::take(&mut self.aliases) {
-            let name = std::mem::take(&mut self.functions[from.index()].name);
-            self.functions[from.index()] = Function { name, ..self.functions[to.index()].clone() };
+            let mut function = self.functions[to.index()].clone();
+            let alias = &mut self.functions[from.index()];
+            function.name = std::mem::take(&mut alias.name);
+            // A pointer that was taken before the `.alias` statement has the alias's own number.
+            function.address_taken |= alias.address_taken;
+            *alias = function;
         }
         let data = declare::data(&self.globals, &self.names)?;
         let mut module = Module {

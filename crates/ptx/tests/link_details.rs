@@ -1,0 +1,40 @@
+//! Linking modules that are unusual: aliases, comments inside operands, statements that are not
+//! supported, contradictions inside one module.
+
+use penstock_ptx::ir::Module;
+use penstock_ptx::link::{Input, LinkError, Linked, link};
+use penstock_ptx::module::parse;
+
+const HEAD: &str = ".version 7.8\n.target sm_75\n.address_size 64\n";
+
+fn linked(texts: &[&str]) -> Result<Linked, LinkError> {
+    let read = |(index, text): (usize, &&str)| {
+        let text =
+            if text.contains(".version") { (*text).into() } else { format!("{HEAD}{text}\n") };
+        Input::read(format!("m{index}"), text.into()).unwrap_or_else(|error| panic!("{error}"))
+    };
+    link(&texts.iter().enumerate().map(read).collect::<Vec<_>>())
+}
+
+fn text_of(texts: &[&str]) -> String {
+    linked(texts).unwrap_or_else(|error| panic!("{texts:?}: {error}")).text
+}
+
+fn parsed(text: &str) -> Module {
+    parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+/// A pointer that is taken before the `.alias` statement is one that a call can follow.
+#[test]
+fn a_pointer_to_an_alias_reaches_it() {
+    let taker = ".visible .func (.param .b64 r) t() { .reg .b64 %rd; mov.u64 %rd, f; \
+                 st.param.b64 [r], %rd; ret; }";
+    let defined = ".visible .func f();\n.visible .func g() { ret; }\n.alias f, g;";
+    let one = format!("{HEAD}.visible .func f();\n{taker}\n{defined}");
+    let two = text_of(&[&format!(".extern .func f();\n{taker}"), defined]);
+    for text in [one, two] {
+        let module = parsed(&text);
+        let alias = module.functions().iter().find(|it| it.name == "f").expect("the alias");
+        assert!(alias.address_taken && alias.body.is_some(), "{text}");
+    }
+}
