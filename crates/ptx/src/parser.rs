@@ -49,7 +49,7 @@ pub(crate) fn parse(text: &str) -> Result<Module, ParseError> {
 /// As [`parse`], but does not lay the module out.
 pub(crate) fn symbols(text: &str) -> Result<Symbols, ParseError> {
     let parser = read(text, Some(Recorder::default()))?;
-    parser.recorder.unwrap_or_default().finish()
+    parser.recorder.unwrap_or_default().finish(text)
 }
 
 fn read<'a>(text: &'a str, recorder: Option<Recorder<'a>>) -> Result<Parser<'a>, ParseError> {

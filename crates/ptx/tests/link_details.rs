@@ -38,3 +38,18 @@ fn a_pointer_to_an_alias_reaches_it() {
         assert!(alias.address_taken && alias.body.is_some(), "{text}");
     }
 }
+
+/// The name starts behind the sign and the comment.
+#[test]
+fn a_negated_name_is_renamed_at_its_place() {
+    let text = |name: &str| {
+        format!(
+            ".global .u32 vabc;\n.visible .func {name}() {{ .reg .b32 %r1; \
+             mov.b32 %r1, !/*ééé*/vabc; ret; }}"
+        )
+    };
+    let text = text_of(&[&text("one"), &text("two")]);
+    assert_eq!(text.matches("!/*ééé*/vabc;").count(), 1, "{text}");
+    assert_eq!(text.matches("!/*ééé*/vabc$link2$;").count(), 1, "{text}");
+    parsed(&text);
+}

@@ -14,6 +14,7 @@ const DEPTH_MAX: u32 = 3;
 #[derive(Debug)]
 pub(super) struct RawOperand<'a> {
     pub(super) kind: RawOperandKind<'a>,
+    /// Its start. Of a negated name, that of the name.
     pub(super) position: TextPosition,
     /// Whether it stands behind the `|` of `p|q`.
     pub(super) second: bool,
@@ -77,12 +78,13 @@ fn push<'a>(operands: &mut Vec<RawOperand<'a>>, operand: RawOperand<'a>) -> Resu
 }
 
 fn raw<'a>(cursor: &mut Cursor<'a>, depth: u32) -> Result<RawOperand<'a>, ParseError> {
-    let position = cursor.position();
+    let mut position = cursor.position();
     let kind = match cursor.token() {
         token if constant::starts(token) => RawOperandKind::Number(constant::expression(cursor)?),
         Token::Word(_) => name(cursor, false, depth)?,
         Token::Sign('!') => {
             cursor.advance()?;
+            position = cursor.position();
             name(cursor, true, depth)?
         }
         Token::Sign('{') => RawOperandKind::Braces(list(cursor, '}', depth)?),

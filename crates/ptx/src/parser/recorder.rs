@@ -94,11 +94,11 @@ impl<'a> Recorder<'a> {
         self.mentions.push((by, mention));
     }
 
-    /// Returns what was noted.
+    /// Returns what was noted about a text.
     ///
     /// # Errors
     /// An initial value has a name that is not declared.
-    pub(super) fn finish(self) -> Result<Symbols, ParseError> {
+    pub(super) fn finish(self, text: &str) -> Result<Symbols, ParseError> {
         let of = |name: &str| self.index.get(name).copied();
         let is_unknown = |(by, mention): &&(Option<&str>, Mention<'a>)| {
             by.is_none() && of(mention.name).is_none()
@@ -111,6 +111,12 @@ impl<'a> Recorder<'a> {
             // The parser declares a few names itself. They belong to no module.
             let symbol = of(mention.name)?;
             let (offset, is_call) = (mention.position.offset, mention.is_call);
+            // A linker replaces the name there, and must replace nothing else.
+            let is_there = text.get(offset..).is_some_and(|rest| rest.starts_with(mention.name));
+            debug_assert!(is_there, "{} is not at {offset}", mention.name);
+            if !is_there {
+                return None;
+            }
             Some(Use { offset, symbol, by: by.and_then(of), is_call })
         });
         let mut uses: Vec<Use> = uses.collect();
