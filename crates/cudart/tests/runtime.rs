@@ -497,6 +497,15 @@ fn parts_that_do_not_fit_together_are_an_error_and_machine_code_alone_is_loaded(
 }
 
 #[test]
+fn machine_code_is_loaded_where_the_driver_does_not_know_the_linked_text() {
+    let (code, calls) = launch_linked(["kernel small", "unknown"], c"STANDIN kernel small ");
+    assert_eq!(code, 0);
+    assert_eq!(calls.iter().filter(|call| *call == "cuModuleLoadDataEx").count(), 2, "{calls:?}");
+    let (code, _) = launch_linked(["kernel small", "unknown"], c"machine code");
+    assert_eq!(code, code::INVALID_PTX);
+}
+
+#[test]
 fn what_is_no_device_code_is_said_and_its_kernels_do_not_run() {
     static HOST: u8 = 0;
     let setting = setting(13);

@@ -38,10 +38,12 @@ impl Link {
             }
             let mut inputs = self.inputs.lock();
             let name = name.unwrap_or_else(|| format!("input {}", inputs.len() + 1));
-            let text = text_of(kind, bytes)
-                .map_err(|error| Refusal { log: format!("{name}: {}", error.log), ..error })?;
+            let text = text_of(kind, bytes).map_err(|error| {
+                self.settled(Refusal { log: format!("{name}: {}", error.log), ..error })
+            })?;
             let input = Input::read(name.clone(), text).map_err(|error| {
-                Refusal::new(CUDA_ERROR_INVALID_PTX, format_args!("{name}: {error}"))
+                let log = format_args!("{name}: {error}");
+                self.settled(Refusal::new(CUDA_ERROR_INVALID_PTX, log))
             })?;
             inputs.push(input);
             Ok(())
@@ -54,13 +56,7 @@ impl Link {
             let inputs = self.inputs.lock();
             let mut output = self.output.lock();
             if output.is_none() {
-                // The runtime library then loads the program's machine code, if there is any.
-                let linked = linked(&inputs).map_err(|refusal| match refusal.code {
-                    CUDA_ERROR_INVALID_PTX if self.is_native => {
-                        Refusal { code: CUDA_ERROR_NO_BINARY_FOR_GPU, ..refusal }
-                    }
-                    _ => refusal,
-                })?;
+                let linked = linked(&inputs).map_err(|refusal| self.settled(refusal))?;
                 self.logs.lock().note(&format!(
                     "info    : {} inputs linked, {} names told apart, {} declarations merged",
                     inputs.len(),
@@ -72,6 +68,17 @@ impl Link {
             let bytes = output.as_ref().ok_or(CUDA_ERROR_UNKNOWN)?;
             Ok((bytes.as_ptr(), bytes.len()))
         })
+    }
+
+    /// Returns what the program is told about PTX that this linker cannot read or link. Where a
+    /// driver may read machine code, the runtime library then loads that, if there is any.
+    fn settled(&self, refusal: Refusal) -> Refusal {
+        match refusal.code {
+            CUDA_ERROR_INVALID_PTX if self.is_native => {
+                Refusal { code: CUDA_ERROR_NO_BINARY_FOR_GPU, ..refusal }
+            }
+            _ => refusal,
+        }
     }
 
     /// Does a part of the link, and tells the program what was wrong and how long it took. "The

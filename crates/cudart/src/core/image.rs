@@ -66,18 +66,29 @@ impl Image {
     pub(crate) fn load(self, current: Current) -> RtResult<CUmodule> {
         // Linked code is machine code for the architectures that the linker was given. Its parts
         // may have PTX, which suits every device.
+        let mut linked = None;
         if self.linked != 0 {
             match self.load_parts(current) {
+                Ok(parts) if !parts.is_refused() => return parts.told(),
+                Ok(parts) => linked = Some(parts),
                 Err(error) if error.0 == code::NO_KERNEL_IMAGE_FOR_DEVICE => {}
-                linked => return linked,
+                Err(error) => return Err(error),
             }
         }
         // SAFETY: the address is the program's device code, which is never freed.
-        unsafe { load(current, std::ptr::with_exposed_provenance(self.data)) }
+        let own = unsafe { load(current, std::ptr::with_exposed_provenance(self.data)) };
+        match linked {
+            // There is no machine code either, so the reason is what the driver said about the PTX.
+            Some(linked) if own.has_no_image() => linked.told(),
+            _ => own.told(),
+        }
     }
 
     /// Links the parts for the device and loads the result.
-    fn load_parts(self, current: Current) -> RtResult<CUmodule> {
+    ///
+    /// # Errors
+    /// The parts cannot be linked.
+    fn load_parts(self, current: Current) -> RtResult<Loading> {
         let driver = current.driver;
         let mut state: CUlinkState = std::ptr::null_mut();
         let mut log = ErrorLog::new();
@@ -93,10 +104,10 @@ impl Image {
         });
         log.tell(linked, "the device code of the program's files cannot be linked");
         // SAFETY: the image is device code, and lives as long as the state.
-        let loaded = linked.and_then(|()| unsafe { load(current, image) });
+        let loading = linked.map(|()| unsafe { load(current, image) });
         // SAFETY: the state is from above, and nothing uses it any more.
         unsafe { driver.cuLinkDestroy(state) }?;
-        loaded
+        loading
     }
 
     fn add_parts(self, current: Current, state: CUlinkState) -> RtResult {
@@ -184,19 +195,44 @@ impl ErrorLog {
     }
 }
 
-/// Loads device code. On failure, writes the driver's message to standard error.
+/// A module that the driver has loaded, or why it has not.
+struct Loading {
+    result: RtResult<CUmodule>,
+    log: Box<ErrorLog>,
+}
+
+impl Loading {
+    /// Whether the driver cannot use this code, but may be able to use other code of the program.
+    fn is_refused(&self) -> bool {
+        self.has_no_image()
+            || self.result.is_err_and(|error| {
+                matches!(error.0, code::INVALID_PTX | code::UNSUPPORTED_PTX_VERSION)
+            })
+    }
+
+    fn has_no_image(&self) -> bool {
+        self.result.is_err_and(|error| error.0 == code::NO_KERNEL_IMAGE_FOR_DEVICE)
+    }
+
+    /// Returns the module. On failure, writes the driver's message to standard error.
+    fn told(self) -> RtResult<CUmodule> {
+        self.log.tell(self.result, "a module of the program cannot be loaded");
+        self.result
+    }
+}
+
+/// Loads device code.
 ///
 /// # Safety
 /// `image` is device code in a form that the driver accepts.
-unsafe fn load(current: Current, image: *const c_void) -> RtResult<CUmodule> {
+unsafe fn load(current: Current, image: *const c_void) -> Loading {
     let mut log = ErrorLog::new();
     let (names, values) = log.options();
     let mut module: CUmodule = std::ptr::null_mut();
     // SAFETY: the caller guarantees the image. There are two options with two values.
     let loaded =
         unsafe { current.driver.cuModuleLoadDataEx(&raw mut module, image, 2, names, values) };
-    log.tell(loaded, "a module of the program cannot be loaded");
-    loaded.map(|()| module)
+    Loading { result: loaded.map(|()| module), log }
 }
 
 #[cfg(test)]

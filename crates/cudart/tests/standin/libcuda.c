@@ -216,7 +216,7 @@ int cuModuleLoadDataEx(struct module **module, const char *image, unsigned count
     loading = 1;
     while (held) usleep(1000);
     loading = 0;
-    if (strncmp(image, "STANDIN", 7) != 0) {
+    if (strncmp(image, "STANDIN", 7) != 0 || strstr(image, "unknown")) {
         for (unsigned i = 0; i < count; i++)
             if (options[i] == 5) strcpy(values[i], "ptx:3:7: unknown instruction nonsense");
         return INVALID_PTX;
