@@ -53,3 +53,25 @@ fn a_negated_name_is_renamed_at_its_place() {
     assert_eq!(text.matches("!/*ééé*/vabc$link2$;").count(), 1, "{text}");
     parsed(&text);
 }
+
+/// In a statement that is not supported, the opcode, its predicate and labels are no variables.
+#[test]
+fn only_operands_of_skipped_statements_are_names_of_the_module() {
+    let text = |name: &str| {
+        format!(
+            ".global .u32 v, wgmma, there, p;\n.visible .func {name}() {{ .reg .pred p; \
+             @p wgmma.mma [v], there; wgmma.fence [v+4], there; @!p wgmma.mma [v+8]; \
+             {{ there: wgmma.wait wgmma; }} ret; }}"
+        )
+    };
+    let result = text_of(&[&text("one"), &text("two")]);
+    for kept in [
+        "@p wgmma.mma [v$link2$], there;",
+        "wgmma.fence [v$link2$+4], there;",
+        "@!p wgmma.mma [v$link2$+8];",
+        "{ there: wgmma.wait wgmma$link2$; }",
+    ] {
+        assert!(result.contains(kept), "{kept} is not in {result}");
+    }
+    parsed(&result);
+}

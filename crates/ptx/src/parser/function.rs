@@ -52,7 +52,7 @@ impl<'a> Parser<'a> {
         } else {
             self.cursor.expect(';', "`;` or `{`")?;
         }
-        self.mentioned(name, std::mem::take(&mut draft.names.mentions));
+        self.mentioned(name, draft.names.take_mentions());
         let kind = function_kind(is_entry, &returns, &params);
         self.record_function(directive, (name, position), head, kind, has_body);
         let known = &mut self.functions[id.index()];

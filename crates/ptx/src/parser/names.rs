@@ -45,6 +45,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Notes the names in a statement that the parser has skipped. `start` stands at its beginning.
+    /// The opcode and its predicate are no names of the module.
     pub(super) fn mention_skipped(
         &mut self,
         mut start: Cursor<'a>,
@@ -53,13 +54,18 @@ impl<'a> Parser<'a> {
         if self.recorder.is_none() {
             return Ok(());
         }
+        if start.accept('@')? {
+            start.accept('!')?;
+            start.advance()?;
+        }
+        start.advance()?;
         while start.position().offset < self.cursor.position().offset {
             let position = start.position();
             if let Token::Word(name) = start.advance()?
                 && self.names.contains_key(name)
                 && names.find(name, position)?.is_none()
             {
-                names.mentions.push(Mention { name, position, is_call: false });
+                names.skipped.push(Mention { name, position, is_call: false });
             }
         }
         Ok(())

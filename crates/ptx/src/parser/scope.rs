@@ -1,6 +1,6 @@
 //! Names inside a function: registers, variables and labels of nested blocks.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::error::{ParseError, ParseErrorKind};
@@ -84,6 +84,8 @@ pub(crate) struct FunctionScope<'a> {
     references: Vec<Reference<'a>>,
     /// Uses of names of the module, which may repeat.
     pub(crate) mentions: Vec<Mention<'a>>,
+    /// Words of skipped statements that are names of the module, unless they are labels.
+    pub(super) skipped: Vec<Mention<'a>>,
     pub(crate) registers: Vec<Register>,
     pub(crate) variables: Vec<Variable>,
     pub(crate) labels: Vec<Label>,
@@ -97,6 +99,7 @@ impl<'a> FunctionScope<'a> {
             depth: 0,
             references: Vec::new(),
             mentions: Vec::new(),
+            skipped: Vec::new(),
             registers: Vec::new(),
             variables: Vec::new(),
             labels: Vec::new(),
@@ -295,6 +298,18 @@ impl<'a> FunctionScope<'a> {
             block = self.blocks[index].parent;
         }
         None
+    }
+
+    /// Returns the uses of names of the module, when all labels are known.
+    pub(super) fn take_mentions(&mut self) -> Vec<Mention<'a>> {
+        let mut mentions = std::mem::take(&mut self.mentions);
+        let skipped = std::mem::take(&mut self.skipped);
+        if !skipped.is_empty() {
+            let labels: HashSet<&str> =
+                self.blocks.iter().flat_map(|block| block.labels.keys().copied()).collect();
+            mentions.extend(skipped.into_iter().filter(|it| !labels.contains(it.name)));
+        }
+        mentions
     }
 
     /// Replaces the placeholders in operands by their labels.
