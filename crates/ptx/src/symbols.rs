@@ -119,10 +119,12 @@ impl Symbol {
         self.declarations.iter().find(|it| it.is_definition).or(self.declarations.first())
     }
 
-    /// Returns the linkage of the name. A name without a definition is external.
+    /// Returns the linkage of the name. A name without a definition is external, and an external
+    /// one that an `.alias` statement defines is visible.
     pub(crate) fn linkage(&self) -> Linkage {
         if self.declarations.iter().any(|declaration| declaration.is_definition) {
-            self.declarations.iter().map(|it| it.linkage).max().unwrap_or(Linkage::Extern)
+            let linkage = self.declarations.iter().map(|it| it.linkage).max();
+            linkage.filter(|it| *it != Linkage::Extern).unwrap_or(Linkage::Visible)
         } else {
             Linkage::Extern
         }

@@ -75,3 +75,16 @@ fn only_operands_of_skipped_statements_are_names_of_the_module() {
     }
     parsed(&result);
 }
+
+/// The message names the modules, and not a text that the program has never seen.
+#[test]
+fn two_aliases_of_external_declarations_are_two_definitions() {
+    let text = |name: &str| {
+        format!(".extern .func f();\n.visible .func {name}() {{ ret; }}\n.alias f, {name};")
+    };
+    let error = linked(&[&text("g"), &text("h")]).expect_err("f is defined twice");
+    assert_eq!(
+        error.to_string(),
+        "error   : Multiple definition of 'f' in 'm1', first defined in 'm0'"
+    );
+}
