@@ -99,12 +99,19 @@ impl<'a> Parser<'a> {
         if !self.cursor.accept_dotted("target")? {
             return Err(no_head(&self.cursor));
         }
-        let target_start = self.cursor.position().offset;
+        let first = self.cursor.position().offset;
+        let (mut target_at, mut suffix) = (first..first, 0);
         loop {
             let (word, position) = self.cursor.word("the name of a target")?;
             if let Some(target) = word.strip_prefix("sm_").or_else(|| word.strip_prefix("compute_"))
             {
                 let number = target.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+                target_at = position.offset..position.offset + word.len();
+                suffix = match &target[number.len()..] {
+                    "" => 0,
+                    "f" => 1,
+                    _ => 2,
+                };
                 self.target = number
                     .parse()
                     .map_err(|_| position.error(ParseErrorKind::Number(word.to_owned())))?;
@@ -126,9 +133,9 @@ impl<'a> Parser<'a> {
         if let Some(recorder) = &mut self.recorder {
             recorder.head = Head {
                 version: self.version,
-                target: self.target,
+                target: (self.target, suffix),
                 version_at: start.offset..ends[0],
-                target_at: target_start..ends[1],
+                target_at,
                 directives: starts.into_iter().zip(ends).map(|(start, end)| start..end).collect(),
             };
         }

@@ -29,10 +29,11 @@ pub(crate) struct Symbols {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Head {
     pub(crate) version: (u32, u32),
-    pub(crate) target: u32,
+    /// Number of the target, and how few devices take its code: `sm_90` 0, `sm_100f` 1, `sm_90a` 2.
+    pub(crate) target: (u32, u8),
     /// Place of the version's number.
     pub(crate) version_at: Range<usize>,
-    /// Place of the names of the target.
+    /// Place of the word with the number. It is empty, before the first word, if there is none.
     pub(crate) target_at: Range<usize>,
     /// Places of the whole directives.
     pub(crate) directives: Vec<Range<usize>>,

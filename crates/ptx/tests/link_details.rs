@@ -76,6 +76,23 @@ fn only_operands_of_skipped_statements_are_names_of_the_module() {
     parsed(&result);
 }
 
+/// The target with the largest number is chosen, and of those the one whose code suits only it.
+/// Other words of the first module's target stay.
+#[test]
+fn only_the_architecture_of_the_target_changes() {
+    for (one, two, expected) in [
+        ("sm_75, texmode_independent", "sm_90", ".target sm_90, texmode_independent\n"),
+        ("sm_90", "sm_90a", ".target sm_90a\n"),
+        ("sm_90a", "sm_90", ".target sm_90a\n"),
+        ("debug, sm_75", "sm_80, debug", ".target debug, sm_80\n"),
+        ("sm_100", "sm_90a", ".target sm_100\n"),
+    ] {
+        let text = |target: &str| format!(".version 8.0\n.target {target}\n.address_size 64\n");
+        let result = text_of(&[&text(one), &text(two)]);
+        assert!(result.contains(expected), "{one}; {two}: {result}");
+    }
+}
+
 /// The message names the modules, and not a text that the program has never seen.
 #[test]
 fn two_aliases_of_external_declarations_are_two_definitions() {

@@ -68,7 +68,9 @@ fn head(inputs: &[Input], edits: &mut [Vec<Edit>]) {
     }
     let newest = inputs.iter().rev().max_by_key(|input| input.symbols.head.target);
     if let Some(newest) = newest.filter(|it| it.symbols.head.target > own.target) {
-        let to = newest.text[newest.symbols.head.target_at.clone()].to_owned();
+        let word = &newest.text[newest.symbols.head.target_at.clone()];
+        let comma = if own.target_at.is_empty() { ", " } else { "" };
+        let to = format!("{word}{comma}");
         edits.push(Edit { at: own.target_at.clone(), to });
     }
 }
