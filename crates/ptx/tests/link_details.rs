@@ -93,6 +93,19 @@ fn only_the_architecture_of_the_target_changes() {
     }
 }
 
+/// A program that launches kernels on the device links. Its kernels that do so are refused when
+/// they are launched, and its others are not.
+#[test]
+fn functions_of_the_device_runtime_are_not_missed() {
+    for name in ["cudaLaunchDeviceV2", "cudaGetParameterBufferV2", "cudaDeviceSynchronize"] {
+        let calls = format!(
+            ".extern .func (.param .b32 r) {name}(.param .b64 a);\n.visible .entry e() {{ \
+             {{ .param .b64 a; .param .b32 r; call.uni (r), {name}, (a); }} ret; }}"
+        );
+        parsed(&text_of(&[&calls, ".visible .entry other() { ret; }"]));
+    }
+}
+
 /// The message names the modules, and not a text that the program has never seen.
 #[test]
 fn two_aliases_of_external_declarations_are_two_definitions() {

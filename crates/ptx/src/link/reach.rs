@@ -14,6 +14,15 @@ use crate::symbols::{SymbolKind, Use};
 /// Functions that the driver provides.
 const PROVIDED: [&str; 4] = ["vprintf", "__assertfail", "malloc", "free"];
 
+/// Whether a function needs no definition. The device's runtime library (`cudadevrt`), which starts
+/// kernels from kernels, brings no PTX. A kernel that calls it is refused when it is launched, and
+/// the program's other kernels are not.
+fn is_provided(name: &str) -> bool {
+    let of_runtime = |rest: &str| rest.starts_with(|letter: char| letter.is_ascii_uppercase());
+    PROVIDED.contains(&name)
+        || name.trim_start_matches('_').strip_prefix("cuda").is_some_and(of_runtime)
+}
+
 /// Finds what is missing.
 pub(super) fn check(inputs: &[Input], table: &Table, problems: &mut LinkError) {
     let mut functions = HashSet::new();
@@ -25,7 +34,7 @@ pub(super) fn check(inputs: &[Input], table: &Table, problems: &mut LinkError) {
             let input = &inputs[member.module];
             let Some(main) = input.symbols.list[member.symbol].main() else { continue };
             let is_function = matches!(main.kind, SymbolKind::Function { .. });
-            if is_function && !PROVIDED.contains(&input.named(member.symbol)) {
+            if is_function && !is_provided(input.named(member.symbol)) {
                 functions.insert(*member);
             } else if !is_function && !is_dynamic(main) {
                 problems.add(undefined(input, member.symbol));
