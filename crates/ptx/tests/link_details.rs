@@ -106,6 +106,24 @@ fn functions_of_the_device_runtime_are_not_missed() {
     }
 }
 
+#[test]
+fn a_module_that_contradicts_itself_is_none() {
+    for (text, is_right) in [
+        (".extern .const .u32 v; .visible .global .u32 v;", false),
+        (".extern .global .u32 v; .visible .global .u32 v[2];", false),
+        (".visible .global .u32 v; .extern .global .u32 v[2];", false),
+        (".extern .global .u32 v[3]; .extern .global .u32 v[2];", false),
+        (".extern .shared .u32 v; .shared .u32 v[2];", false),
+        (".extern .global .u32 v[]; .visible .global .u32 v[2];", true),
+        (".visible .global .u32 v; .extern .global .b8 v[4];", true),
+        (".extern .shared .u32 v[]; .shared .u32 v[2];", true),
+    ] {
+        let text = format!("{HEAD}{text}");
+        assert_eq!(parse(&text).is_ok(), is_right, "{text}");
+        assert_eq!(Input::read("m".into(), text.as_str().into()).is_ok(), is_right, "{text}");
+    }
+}
+
 /// The message names the modules, and not a text that the program has never seen.
 #[test]
 fn two_aliases_of_external_declarations_are_two_definitions() {

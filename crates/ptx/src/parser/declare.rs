@@ -228,7 +228,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Declares a variable. A definition may follow an `.extern` declaration.
+    /// Declares a variable. A definition may follow an `.extern` declaration, which may leave its
+    /// size open but must not contradict it.
     fn declare_global(
         &mut self,
         draft: GlobalDraft<'a>,
@@ -236,10 +237,14 @@ impl<'a> Parser<'a> {
     ) -> Result<(), ParseError> {
         if let Some(ModuleName::Global(id)) = self.names.get(draft.name).copied() {
             let known = &mut self.globals[id.index()];
-            if !known.external && !draft.external {
+            let is_twice = !known.external && !draft.external;
+            let sizes = [known.size, draft.size];
+            let is_other =
+                known.is_const != draft.is_const || (sizes[0] != sizes[1] && !sizes.contains(&0));
+            if is_twice || is_other {
                 return Err(position.error(ParseErrorKind::Duplicate(draft.name.to_owned())));
             }
-            if !draft.external {
+            if !draft.external || (known.external && known.size == 0) {
                 *known = draft;
             }
             return Ok(());

@@ -83,6 +83,10 @@ impl<'a> Parser<'a> {
             return Ok(());
         };
         let known = &mut self.shared[id.index()];
+        let sizes = [known.size, variable.size];
+        if sizes[0] != sizes[1] && !sizes.contains(&0) {
+            return Err(position.error(ParseErrorKind::Duplicate(name.to_owned())));
+        }
         if external {
             known.align = known.align.max(variable.align);
         } else if known.dynamic || self.awaited_shared.remove(&id) {
