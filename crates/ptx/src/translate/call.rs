@@ -28,10 +28,7 @@ impl Writer<'_> {
             return Err(TranslateError::unsupported(what));
         };
         let CallTarget::Direct(id) = call.target else {
-            return Err(TranslateError::IndirectCall {
-                instruction: what.mnemonic.to_string(),
-                line: what.line,
-            });
+            return Err(TranslateError::unsupported(what));
         };
         let name = self.module.function(id).name.clone();
         match name.as_str() {

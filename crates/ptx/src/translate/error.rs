@@ -29,9 +29,6 @@ pub enum TranslateError {
     Atomics128 { instruction: String, line: u32 },
     #[error("line {line}: {function} can call itself, which is not supported")]
     Recursion { function: String, line: u32 },
-    /// A call through a pointer whose signature no function of the module has.
-    #[error("line {line}: {instruction}: no function fits this call through a pointer")]
-    IndirectCall { instruction: String, line: u32 },
     /// A call of `malloc` or `free` on the device.
     #[error("line {line}: {function} on the device is not supported")]
     DeviceMemory { function: String, line: u32 },
