@@ -166,7 +166,7 @@ impl<'a> Parser<'a> {
             Token::Dotted("global" | "const") => self.global(directive),
             Token::Dotted("shared") => self.shared_variable(directive, None),
             Token::Dotted("alias") => self.alias(),
-            Token::Dotted("file" | "loc") => self.cursor.skip_line(),
+            Token::Dotted("file" | "loc") => self.debug_line(),
             Token::Dotted("section") => self.section(),
             Token::Dotted("pragma") => self.pragma(),
             Token::Sign('@') => self.cursor.skip_line(),
@@ -205,8 +205,17 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Skips a directive with debug information that takes the rest of its line.
+    fn debug_line(&mut self) -> Result<(), ParseError> {
+        let start = self.cursor.position().offset;
+        self.cursor.skip_line()?;
+        self.record_debug(start);
+        Ok(())
+    }
+
     /// Skips `.section name { ... }`, which holds debug information.
     fn section(&mut self) -> Result<(), ParseError> {
+        let start = self.cursor.position().offset;
         while !self.cursor.accept('{')? {
             if self.cursor.token() == Token::End {
                 return Err(self.cursor.unexpected("`{`"));
@@ -219,6 +228,7 @@ impl<'a> Parser<'a> {
             }
             self.cursor.advance()?;
         }
+        self.record_debug(start);
         Ok(())
     }
 

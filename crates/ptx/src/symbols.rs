@@ -23,6 +23,8 @@ pub(crate) struct Symbols {
     pub(crate) list: Vec<Symbol>,
     /// Sorted by their offset. Declarations are no uses.
     pub(crate) uses: Vec<Use>,
+    /// Places of the directives with debug information.
+    pub(crate) debug: Vec<Range<usize>>,
 }
 
 /// `.version`, `.target` and `.address_size`.

@@ -136,3 +136,22 @@ fn two_aliases_of_external_declarations_are_two_definitions() {
         "error   : Multiple definition of 'f' in 'm1', first defined in 'm0'"
     );
 }
+
+/// Two modules may number their files alike, but one module may not do so.
+#[test]
+fn only_one_module_keeps_its_lines() {
+    let text = |name: &str| {
+        format!(
+            ".visible .func {name}() {{ .loc 1 2 3\n{name}_label:\n.loc 1 3 4\nret; }}\n\
+             .file 1 \"{name}.cu\"\n.section .debug_{name} {{ .b8 1 }}"
+        )
+    };
+    let result = text_of(&[&text("one"), &text("two")]);
+    for (word, count) in [(".file", 1), (".loc", 2), (".section", 1), ("one.cu", 1)] {
+        assert_eq!(result.matches(word).count(), count, "{word}: {result}");
+    }
+    parsed(&result);
+    let bare = ".visible .func three() { ret; }";
+    let result = text_of(&[bare, &text("one")]);
+    assert_eq!(result.matches(".loc").count(), 2, "{result}");
+}

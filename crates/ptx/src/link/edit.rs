@@ -22,6 +22,7 @@ struct Edit {
 pub(super) fn joined(inputs: &[Input], table: &Table) -> Linked {
     let mut edits: Vec<Vec<Edit>> = inputs.iter().map(|_| Vec::new()).collect();
     head(inputs, &mut edits);
+    debug(inputs, &mut edits);
     let mut left_out: Vec<Vec<&Declaration>> = inputs.iter().map(|_| Vec::new()).collect();
     let mut merged = 0;
     for group in &table.groups {
@@ -72,6 +73,16 @@ fn head(inputs: &[Input], edits: &mut [Vec<Edit>]) {
         let comma = if own.target_at.is_empty() { ", " } else { "" };
         let to = format!("{word}{comma}");
         edits.push(Edit { at: own.target_at.clone(), to });
+    }
+}
+
+/// Leaves only one module's debug information: each module numbers its files from 1, and one text
+/// must not have a number twice.
+fn debug(inputs: &[Input], edits: &mut [Vec<Edit>]) {
+    let having = inputs.iter().zip(edits).filter(|(input, _)| !input.symbols.debug.is_empty());
+    for (input, edits) in having.skip(1) {
+        let nothing = |at: &Range<usize>| Edit { at: at.clone(), to: String::new() };
+        edits.extend(input.symbols.debug.iter().map(nothing));
     }
 }
 

@@ -271,7 +271,7 @@ impl<'a> Parser<'a> {
                 self.shared_variable(directive, Some(&mut draft.names))
             }
             "global" | "const" => self.global(self.directive(Linkage::Local)),
-            "loc" | "file" => self.cursor.skip_line(),
+            "loc" | "file" => self.debug_line(),
             "pragma" => self.pragma(),
             "section" => self.section(),
             _ => Err(self

@@ -88,6 +88,13 @@ impl<'a> Parser<'a> {
         recorder.end(end);
     }
 
+    /// Notes a directive with debug information for a linker. The cursor stands behind it.
+    pub(super) fn record_debug(&mut self, start: usize) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.debug.push(start..self.cursor.end());
+        }
+    }
+
     /// Notes a variable for a linker. `places`: where the statement's part before the first name
     /// is, and where the variable's name and dimensions are.
     pub(super) fn record_variable(

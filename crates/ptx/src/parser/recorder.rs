@@ -29,6 +29,8 @@ pub(super) struct Parts<'a> {
 #[derive(Debug, Default)]
 pub(super) struct Recorder<'a> {
     pub(super) head: Head,
+    /// Places of the directives with debug information.
+    pub(super) debug: Vec<Range<usize>>,
     list: Vec<Symbol>,
     index: HashMap<&'a str, usize>,
     /// Uses with the function that contains them.
@@ -123,6 +125,6 @@ impl<'a> Recorder<'a> {
         // An instruction that was compared with several forms has mentioned its operands often.
         uses.sort_by_key(|it| it.offset);
         uses.dedup_by_key(|it| it.offset);
-        Ok(Symbols { head: self.head, list: self.list, uses })
+        Ok(Symbols { head: self.head, list: self.list, uses, debug: self.debug })
     }
 }
