@@ -34,7 +34,7 @@ from concurrent.futures import ThreadPoolExecutor
 # last test of the program that has ended.
 SLOWNESS = max(1.0, float(os.environ.get("PENSTOCK_TEST_SLOWNESS", "1")))
 TEST_LIMIT_S = 180 * SLOWNESS
-# The longest test of the group `long` kills 300 processes, one after the other, which takes minutes.
+# The longest test of the group `long` kills 300 processes, one by one, which takes minutes.
 LONG_LIMIT_S = 1800 * SLOWNESS
 # Time for the last output of a program that has ended.
 READER_S = 5

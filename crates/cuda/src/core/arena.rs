@@ -253,9 +253,13 @@ impl AddressSpace {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let bytes = rounded(size)?;
+        let take = |state: &mut SpaceState| match program_may_free {
+            true => state.free.take_for_program(bytes),
+            false => state.free.take(bytes),
+        };
         let mut state = self.state.lock();
         state.sweep();
-        let start = match state.free.take(bytes) {
+        let start = match take(&mut state) {
             Some(start) => start,
             None => {
                 // Freed memory may be enough once the commands that use it have ended.
@@ -267,9 +271,12 @@ impl AddressSpace {
                 }
                 state = self.state.lock();
                 state.sweep();
-                match state.free.take(bytes) {
+                match take(&mut state) {
                     Some(start) => start,
-                    None => self.grow(&mut state, bytes)?,
+                    None => {
+                        self.grow(&mut state, bytes)?;
+                        take(&mut state).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
+                    }
                 }
             }
         };
@@ -282,8 +289,8 @@ impl AddressSpace {
         Ok(Block { address: start, serial })
     }
 
-    /// Adds an arena with room for `bytes`, and allocates them.
-    fn grow(&self, state: &mut SpaceState, bytes: u64) -> CuResult<u64> {
+    /// Adds an arena with room for `bytes`.
+    fn grow(&self, state: &mut SpaceState, bytes: u64) -> CuResult {
         if self.is_native {
             // The last grain of each arena is never allocated. The driver may place two arenas side
             // by side, and a free range must not span both.
@@ -299,7 +306,7 @@ impl AddressSpace {
                 })?;
             state.free.add(arena.base, arena.size - GRAIN_BYTES);
             state.arenas.push(arena);
-            return state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY);
+            return Ok(());
         }
         let taken = state.arenas.iter().map(|arena| arena.size).sum();
         let sizes = ArenaSizes { first: self.step_bytes, largest: self.largest, total: self.total };
@@ -315,7 +322,7 @@ impl AddressSpace {
         let joined = content.is_some_and(|content| window::join(base, size, content));
         state.arenas.push(Arena { base, size, memory, joined });
         state.free.add(base, size);
-        state.free.take(bytes).ok_or(CUDA_ERROR_OUT_OF_MEMORY)
+        Ok(())
     }
 
     /// Frees the program's allocation at `address`. The memory is used again once `busy` have

@@ -36,20 +36,26 @@ impl FreeRanges {
         self.by_size.remove(&(size, start));
     }
 
-    /// Takes `size` bytes from the start of the smallest range that is large enough. Many bytes
-    /// start at a page if there is room for that.
-    pub(super) fn take(&mut self, size: u64) -> Option<u64> {
-        let (found, start) = *self.by_size.range((size, 0)..).next()?;
-        if size >= LARGE_BYTES {
-            let roomy = size.saturating_add(PAGE_BYTES - 1);
-            let roomy = self.by_size.range((roomy, 0)..).next().copied();
-            for (found, start) in [Some((found, start)), roomy].into_iter().flatten() {
-                let page = start.next_multiple_of(PAGE_BYTES);
-                if page + size <= start + found {
-                    return self.take_out(page, size).then_some(page);
-                }
+    /// Takes `size` bytes for the program: many bytes start at a page if there is room for that.
+    /// Small blocks may follow in the bytes in front of the page.
+    pub(super) fn take_for_program(&mut self, size: u64) -> Option<u64> {
+        if size < LARGE_BYTES {
+            return self.take(size);
+        }
+        let roomy = size.saturating_add(PAGE_BYTES - 1);
+        let fitting = [size, roomy].map(|least| self.by_size.range((least, 0)..).next().copied());
+        for (found, start) in fitting.into_iter().flatten() {
+            let page = start.next_multiple_of(PAGE_BYTES);
+            if page + size <= start + found {
+                return self.take_out(page, size).then_some(page);
             }
         }
+        self.take(size)
+    }
+
+    /// Takes `size` bytes from the start of the smallest range that is large enough.
+    pub(super) fn take(&mut self, size: u64) -> Option<u64> {
+        let (found, start) = *self.by_size.range((size, 0)..).next()?;
         self.remove(start, found);
         if found > size {
             self.by_start.insert(start + size, found - size);
@@ -132,14 +138,14 @@ mod tests {
     fn large_ranges_start_at_pages_where_there_is_room() {
         let mut free = FreeRanges::default();
         free.add(0x100, 0x4_0000);
-        assert_eq!(free.take(0x1_0000), Some(0x1000));
-        assert_eq!(free.take(0xff00), Some(0x1_1000), "not large");
-        assert_eq!(free.take(0x1_0000), Some(0x2_1000));
-        assert_eq!(free.take(0xf00), Some(0x100), "the bytes before the first page");
+        assert_eq!(free.take_for_program(0x1_0000), Some(0x1000));
+        assert_eq!(free.take_for_program(0xff00), Some(0x1_1000), "not large");
+        assert_eq!(free.take_for_program(0x1_0000), Some(0x2_1000));
+        assert_eq!(free.take_for_program(0xf00), Some(0x100), "the bytes before the first page");
         assert_eq!(free.ranges(), [(0x2_0f00, 0x100), (0x3_1000, 0xf100)]);
         let mut narrow = FreeRanges::default();
         narrow.add(0x100, 0x1_0000);
-        assert_eq!(narrow.take(0x1_0000), Some(0x100), "better than no memory");
+        assert_eq!(narrow.take_for_program(0x1_0000), Some(0x100), "better than no memory");
         assert_eq!(narrow.ranges(), []);
     }
 
@@ -179,7 +185,7 @@ mod tests {
                 match step {
                     Step::Take { grains } => {
                         let size = grains * GRAIN_BYTES;
-                        let Some(start) = free.take(size) else { continue };
+                        let Some(start) = free.take_for_program(size) else { continue };
                         let is_apart = |(other, bytes): &(u64, u64)| {
                             start + size <= *other || other + bytes <= start
                         };
