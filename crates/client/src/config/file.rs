@@ -91,10 +91,12 @@ pub fn read(path: &Path, surroundings: &Surroundings<'_>) -> Result<Option<PoolF
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         // The home of another user, as `sudo -u` leaves it, or one that a batch system has not
-        // mounted for this user: it holds no file for us. A file that is there must be readable.
+        // mounted for this user: it holds no file for us. A file that is there must be readable,
+        // and so must a folder in the user's own home: the nodes in its file would vanish.
         Err(error)
             if error.kind() == std::io::ErrorKind::PermissionDenied
-                && std::fs::symlink_metadata(path).is_err() =>
+                && std::fs::symlink_metadata(path).is_err()
+                && surroundings.is_home_closed() =>
         {
             return Ok(None);
         }

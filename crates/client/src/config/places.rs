@@ -89,6 +89,17 @@ impl<'a> Surroundings<'a> {
         self.directory("HOME")
     }
 
+    /// Returns whether the home directory belongs to another user or cannot be entered.
+    pub(super) fn is_home_closed(&self) -> bool {
+        self.home().is_some_and(|home| match std::fs::metadata(&home) {
+            Ok(found) => {
+                found.uid() != self.uid
+                    || rustix::fs::access(&home, rustix::fs::Access::EXEC_OK).is_err()
+            }
+            Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+        })
+    }
+
     /// Returns `~/.config/penstock`, or the directory in `XDG_CONFIG_HOME`.
     pub fn config_directory(&self) -> Option<PathBuf> {
         let base =
