@@ -8,6 +8,9 @@ use penstock_wire::describe::KernelDescription;
 /// Longest text of a worker that is shown: a few lines.
 const CHARACTERS_MAX: usize = 1_000;
 
+/// Longest name of a kernel that is shown. The names come from the worker.
+const NAME_CHARACTERS_MAX: usize = 100;
+
 /// Shows what the worker says, as soon as somebody has said how.
 #[derive(Default)]
 pub(crate) struct Notices {
@@ -30,11 +33,15 @@ impl Notices {
     /// Shows a text as one line of limited length. A hostile worker could otherwise write what a
     /// terminal takes for commands.
     pub(super) fn show(&self, text: &str) {
-        let shown = text.chars().filter(|character| !character.is_control());
         if let Some(tell) = self.tell.get() {
-            tell(&shown.take(CHARACTERS_MAX).collect::<String>());
+            tell(&harmless(text, CHARACTERS_MAX));
         }
     }
+}
+
+/// Returns the first characters of a worker's text, without those that control a terminal.
+fn harmless(text: &str, characters_max: usize) -> String {
+    text.chars().filter(|character| !character.is_control()).take(characters_max).collect()
 }
 
 impl Notices {
@@ -52,7 +59,9 @@ impl Notices {
 
     /// Returns what may have ended a worker that a kernel has crashed, and what helps.
     pub(super) fn suspects(&self) -> Option<String> {
-        let names: Vec<_> = self.recent.lock().iter().map(|it| format!("`{}`", it.name)).collect();
+        let name =
+            |it: &Arc<KernelDescription>| format!("`{}`", harmless(&it.name, NAME_CHARACTERS_MAX));
+        let names: Vec<_> = self.recent.lock().iter().map(name).collect();
         (!names.is_empty()).then(|| {
             format!(
                 "; the kernels that this program launched there last, the latest first: {}; \
@@ -81,6 +90,9 @@ mod tests {
             notices.launched(&kernels[index]);
         }
         assert!(notices.suspects().unwrap().contains("first: `b`, `d`, `c`; "));
+        notices.launched(&named(&format!("\u{1b}[2J\n{}", "x".repeat(999))));
+        let shown = format!("first: `[2J{}`, `b`", "x".repeat(NAME_CHARACTERS_MAX - 3));
+        assert!(notices.suspects().unwrap().contains(&shown));
     }
 
     #[test]
