@@ -49,6 +49,7 @@ use crate::error::LinkError;
 use crate::instance::End;
 use crate::key::fill_random;
 use crate::piece::{Held, Piece, Window};
+use crate::standard::FIRST_OTHER;
 use crate::wait::Policy;
 use bells::{Bell, Bells, WritersBell};
 use guest::Taken;
@@ -119,7 +120,7 @@ impl Beside {
     /// Returns the same connection with a descriptor of its own.
     fn copy(&self) -> Result<Box<dyn Connection>, LinkError> {
         let doing = "copying a descriptor";
-        let socket = rustix::io::fcntl_dupfd_cloexec(&self.over, 0);
+        let socket = rustix::io::fcntl_dupfd_cloexec(&self.over, FIRST_OTHER);
         let socket = socket.map_err(LinkError::system(doing))?;
         let copy = self.over.transport().adopt(socket, &self.over.state()?);
         copy.map_err(LinkError::system(doing))
