@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use penstock_process::variable;
+use penstock_process::{signals, variable};
 
 use crate::failure::Failure;
 
@@ -38,7 +38,9 @@ fn candidates(bin: Option<&Path>, name: &str) -> Vec<PathBuf> {
 /// Runs `command` and waits for its end. The failure calls the program `what`.
 pub fn finish(command: &mut Command, what: &str) -> Result<(), Failure> {
     let program = PathBuf::from(command.get_program());
-    let status = command.status().map_err(|source| Failure::Execute { program, source })?;
+    let status = signals::hand_on(command)
+        .status()
+        .map_err(|source| Failure::Execute { program, source })?;
     if status.success() {
         Ok(())
     } else {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use penstock_client::config::Surroundings;
-use penstock_process::search;
+use penstock_process::{search, signals};
 
 use crate::args::SimArgs;
 use crate::failure::Failure;
@@ -50,8 +50,9 @@ pub fn sim(args: &SimArgs) -> Result<ExitCode, Failure> {
     if let Some(dcr) = &args.dcr {
         command.env("WTR_DCR", dcr);
     }
-    let status =
-        command.status().map_err(|source| Failure::Execute { program: smpirun, source })?;
+    let status = signals::hand_on(&mut command)
+        .status()
+        .map_err(|source| Failure::Execute { program: smpirun, source })?;
     // A program that a signal ended has no code.
     Ok(status
         .code()

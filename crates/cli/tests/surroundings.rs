@@ -42,11 +42,16 @@ fn a_parent_may_ignore_signals() {
     let show = ["grep", "SigIgn", "/proc/self/status"];
     let mut plain = Command::new(show[0]);
     plain.args(&show[1..]);
+    let measured = home.path.join("figures");
+    let mut energy = home.penstock(&["energy", "--idle", "0", "--output"]);
+    energy.arg(&measured).arg("--").args(show);
     for prefix in [ignoring, ""] {
         let expected = ignored(&after(prefix, &plain).output().unwrap());
         let output = after(prefix, &home.run_on_fake_node(&show)).output().unwrap();
         assert_ends_with(&output, 0);
         assert_eq!(ignored(&output), expected, "the command leaves no traces in the program");
+        let output = after(prefix, &energy).output().unwrap();
+        assert_eq!(ignored(&output), expected, "neither does one that waits for the program");
     }
     let run = home.run_on_fake_node(&["sh", "-c", "exit 7"]);
     assert_ends_with(&after(ignoring, &run).output().unwrap(), 7);
@@ -90,13 +95,13 @@ fn the_arguments_of_a_program_are_any_bytes() {
 }
 
 #[test]
-fn a_file_size_limit_stops_no_command() {
+fn a_file_size_limit_is_an_error_and_no_signal() {
     let home = Home::new("size");
-    home.start_fake_node();
-    let run = home.run_on_fake_node(&["sh", "-c", "ulimit -f"]);
-    let output = after("ulimit -f 4;", &run).output().unwrap();
-    assert_ends_with(&output, 0);
-    assert_eq!(stdout(&output), "4\n");
+    let mut energy = home.penstock(&["energy", "--idle", "0", "--output"]);
+    energy.arg(home.path.join("figures")).args(["--", "true"]);
+    let output = after("ulimit -f 0;", &energy).output().unwrap();
+    assert!(output.status.code().is_some_and(|code| code > 0), "{}", output.status);
+    assert!(stderr(&output).contains("File too large"), "{}", stderr(&output));
 }
 
 #[test]
@@ -113,6 +118,12 @@ fn a_home_may_be_closed_to_the_user() {
     fs::copy(env!("CARGO_BIN_EXE_penstock"), &penstock).unwrap();
     fs::write(place.join("library.so"), "").unwrap();
     fs::set_permissions(&home.path, fs::Permissions::from_mode(0o700)).unwrap();
+    // A home of this user, with a folder that may hold the names of nodes and cannot be entered.
+    let own_home = place.join("home");
+    fs::create_dir_all(own_home.join(".config/penstock")).unwrap();
+    fs::set_permissions(own_home.join(".config/penstock"), fs::Permissions::from_mode(0o0))
+        .unwrap();
+    std::os::unix::fs::chown(&own_home, Some(NOBODY), Some(NOBODY)).unwrap();
     let (socket, runtime) = (place.join("node.sock"), place.join("run"));
     Home::start_fake_node_at(socket.clone(), 1, Duration::ZERO);
     fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).unwrap();
@@ -127,6 +138,9 @@ fn a_home_may_be_closed_to_the_user() {
     run.envs(usual.get_envs().filter_map(|(name, value)| Some((name, value?))));
     run.env("XDG_RUNTIME_DIR", &runtime).env("PENSTOCK_LIB", place.join("library.so"));
     let output = run.output().unwrap();
+    let refused = run.env("HOME", &own_home).output().unwrap();
     fs::remove_dir_all(&place).unwrap();
     assert_ends_with(&output, 7);
+    assert_eq!(refused.status.code(), Some(125), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("pool.toml: Permission denied"), "{}", stderr(&refused));
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use penstock_process::search;
+use penstock_process::{search, signals as dispositions};
 
 use crate::cores::{self, Usage};
 use crate::error::Error;
@@ -122,6 +122,7 @@ fn run(
     };
     // SAFETY: the closure makes one system call that POSIX allows here, and does not allocate.
     unsafe { command.pre_exec(unblock) };
+    dispositions::hand_on(&mut command);
     let child = command
         .spawn()
         .map_err(|source| Error::Execute { program: program.to_path_buf(), source })?;

@@ -3,7 +3,12 @@
 //!
 //! Libraries leave all signals alone: those belong to the program.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Stands for what a signal was before if [`prepare`] was not called.
+const UNKNOWN: libc::sighandler_t = libc::SIG_ERR;
 
 /// A signal, what a command wants of it, and what it was before.
 struct Wish {
@@ -15,10 +20,10 @@ struct Wish {
 static WISHES: [Wish; 2] = [
     // A parent that ignores it passes that on by `exec`. The kernel then forgets each child that
     // ends, and nobody can wait for it: "No child processes" (waitpid(2)).
-    Wish { signal: libc::SIGCHLD, wanted: libc::SIG_DFL, earlier: AtomicUsize::new(libc::SIG_DFL) },
+    Wish { signal: libc::SIGCHLD, wanted: libc::SIG_DFL, earlier: AtomicUsize::new(UNKNOWN) },
     // It ends a process that writes beyond `ulimit -f`. Without it the write fails, and the daemon
     // of many programs does not end because its log is full.
-    Wish { signal: libc::SIGXFSZ, wanted: libc::SIG_IGN, earlier: AtomicUsize::new(libc::SIG_DFL) },
+    Wish { signal: libc::SIGXFSZ, wanted: libc::SIG_IGN, earlier: AtomicUsize::new(UNKNOWN) },
 ];
 
 /// Makes this process hear of its children and survive a limit of file sizes. For a `main`, before
@@ -33,7 +38,20 @@ pub fn prepare() {
 /// Undoes [`prepare`], for the program that takes the place of this process.
 pub fn as_before() {
     for Wish { signal, earlier, .. } in &WISHES {
-        // SAFETY: a new process has no handlers, so this sets none.
-        unsafe { libc::signal(*signal, earlier.load(Ordering::Relaxed)) };
+        let earlier = earlier.load(Ordering::Relaxed);
+        if earlier != UNKNOWN {
+            // SAFETY: a new process has no handlers, so this sets none.
+            unsafe { libc::signal(*signal, earlier) };
+        }
     }
+}
+
+/// Has the program of a user begin with the signals as they were before [`prepare`].
+pub fn hand_on(command: &mut Command) -> &mut Command {
+    let undo = || {
+        as_before();
+        Ok(())
+    };
+    // SAFETY: the closure only loads numbers and calls `signal`, which POSIX allows here.
+    unsafe { command.pre_exec(undo) }
 }
