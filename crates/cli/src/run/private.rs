@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use penstock_client::config::Surroundings;
+use rustix::fs::Access;
 
 use crate::failure::Failure;
 
@@ -106,15 +107,25 @@ impl PrivateDirectory {
 
 /// Returns the directory in which to create private directories.
 fn base(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
-    let usual = surroundings.runtime_directory();
+    let [usual, other] = bases(surroundings);
     let is_short = usual.as_os_str().len() <= BASE_BYTES_MAX;
-    if is_short && can_be_listed(&usual) && make_private(&usual, surroundings).is_ok() {
+    let is_fit = is_short && can_be_listed(&usual);
+    // Root's directory is private, too, but this user cannot make anything in it.
+    if is_fit && make_private(&usual, surroundings).is_ok() && can_be_filled(&usual) {
         return Ok(usual);
     }
-    let uid = rustix::process::getuid().as_raw();
-    let other = PathBuf::from(format!("/tmp/penstock-{uid}"));
     make_private(&other, surroundings)?;
     Ok(other)
+}
+
+/// Returns the usual place for private directories, and the one for a user who cannot use that.
+fn bases(surroundings: &Surroundings<'_>) -> [PathBuf; 2] {
+    let uid = rustix::process::getuid().as_raw();
+    [surroundings.runtime_directory(), PathBuf::from(format!("/tmp/penstock-{uid}"))]
+}
+
+fn can_be_filled(path: &Path) -> bool {
+    rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
 /// Returns whether the path can be part of an address in a list of nodes.
@@ -139,15 +150,18 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
 }
 
 /// Returns the sockets of the daemons that runs of this user have started for themselves, each with
-/// the process id of its program.
+/// the process id of its program. Creates nothing.
 pub fn daemons(surroundings: &Surroundings<'_>) -> Vec<(String, PathBuf)> {
-    let entries = base(surroundings).ok().and_then(|base| fs::read_dir(base).ok());
+    let mut bases = bases(surroundings).to_vec();
+    bases.dedup();
+    bases.retain(|base| surroundings.is_private(base));
+    let entries = bases.into_iter().filter_map(|base| fs::read_dir(base).ok()).flatten();
     let of_run = |entry: fs::DirEntry| {
         let name = entry.file_name().into_string().ok()?;
         let (pid, _) = name.strip_prefix(NAME)?.split_once('-')?;
         Some((pid.to_owned(), entry.path().join(SOCKET_NAME)))
     };
-    let all = entries.into_iter().flatten().flatten().filter_map(of_run);
+    let all = entries.flatten().filter_map(of_run);
     all.filter(|(_, socket)| socket.exists()).collect()
 }
 
@@ -267,6 +281,8 @@ mod tests {
         let surroundings = Surroundings::new("h", uid, |name| {
             (name == "XDG_RUNTIME_DIR").then(|| runtime_text.clone())
         });
+        daemons(&surroundings);
+        assert!(!runtime.join("penstock").exists(), "who only looks creates nothing");
         let directory = PrivateDirectory::create(&surroundings).unwrap();
         let path = directory.path().to_path_buf();
         assert!(path.starts_with(&runtime));
