@@ -123,6 +123,10 @@ fn a_dead_socket_of_the_own_daemon_is_no_node() {
         let output = with_far_node(&home, &mut command).output().unwrap();
         let nodes = is_of_this_run(&output);
         assert!(nodes.starts_with("ssh:gpu01,unix:"), "named nodes keep their order: {nodes}");
+        let list = format!("{},local,ssh:gpu01", unix(&home, "nobody.sock"));
+        let mut command = run(&home, &["--allow-missing", "--nodes", &list]);
+        let nodes = is_of_this_run(&with_far_node(&home, &mut command).output().unwrap());
+        assert!(nodes.ends_with(",ssh:gpu01\n"), "a missing node takes no place: {nodes}");
     } else {
         // A host without a driver. The message is not about the socket.
         assert!(!stderr(&output).contains("penstockd.sock"), "{}", stderr(&output));

@@ -82,6 +82,8 @@ pub enum LinkError {
         address: String,
         /// What happened, and what to do.
         why: String,
+        /// Whether a person must do something before another login can succeed.
+        is_lasting: bool,
     },
     /// This process cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
@@ -234,6 +236,30 @@ impl LinkError {
     pub fn is_nobody_there(&self) -> bool {
         let Self::Connect { source, .. } = self else { return false };
         matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    }
+
+    /// Returns whether another attempt fails as well until a person has changed something: a key, a
+    /// setting, or a release.
+    pub fn is_lasting(&self) -> bool {
+        match self {
+            Self::Ssh { is_lasting, .. } => *is_lasting,
+            Self::Refused { verdict, .. } => matches!(
+                verdict,
+                Verdict::WrongVersion | Verdict::WrongKey | Verdict::WrongUser | Verdict::NoKey
+            ),
+            Self::Key { .. }
+            | Self::NoKey { .. }
+            | Self::WrongKey { .. }
+            | Self::UnknownNode { .. }
+            | Self::Pin(_)
+            | Self::List(_)
+            | Self::Identity(_)
+            | Self::NoFolder
+            | Self::PlainNode { .. }
+            | Self::WrongVersion { .. }
+            | Self::NotPenstock { .. } => true,
+            _ => false,
+        }
     }
 
     /// Returns a function for `map_err` that adds what was attempted.

@@ -10,15 +10,19 @@ use std::time::{Duration, Instant};
 
 use penstock_client::config::{Config, LOCAL, NodeAddress, Source, Surroundings};
 use penstock_client::notice;
-use penstock_link::LinkError;
+use penstock_link::{Address, LinkError};
 use penstock_wire::describe::Survey;
 
+use super::probe::{describe, survey_each};
 use super::{Described, PrivateDirectory, guard, is_this_host, no_nodes, survey_all};
 use crate::failure::Failure;
 use crate::table;
 
-/// Pause before missing nodes are asked again.
+/// First pause before missing nodes are asked again. Each further one is twice as long.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Longest pause. Over SSH, each question is a login.
+const ASK_AGAIN_MAX: Duration = Duration::from_secs(30);
 
 /// What a command wants, besides its configuration.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,17 +51,22 @@ pub struct Found {
 /// Starts a daemon for the devices of this host if nobody has named nodes and no daemon of the
 /// configuration has these devices, or if the user has named `local` and has no daemon.
 pub fn find_nodes(config: &Config, wishes: Wishes) -> Result<Found, Failure> {
-    let mut described = survey_patiently(config, wishes);
-    let own = described.iter().position(|it| has_no_own_daemon(it) && !wishes.no_local);
+    let address = Address::unix(Surroundings::of_process().own_socket());
+    let mut described = survey_patiently(config, wishes, &address);
+    let is_own = |it: &Described| {
+        it.answer.as_ref().is_err_and(|reason| has_no_own_daemon(&it.node, reason, &address))
+    };
+    let own = described.iter().position(|it| !wishes.no_local && is_own(it));
     let is_listed = matches!(config.source, Source::Variable | Source::File(_));
     let wants_own = if is_listed && !config.nodes.is_empty() {
         own.is_some()
     } else {
         !wishes.no_local && !described.iter().any(|it| it.answer.is_ok() && is_this_host(&it.node))
     };
-    if let Some(own) = own {
-        described.remove(own);
-    }
+    // Nodes that are missing take no place.
+    let place = described.iter().take(own.unwrap_or_default()).filter(|it| it.answer.is_ok());
+    let place = place.count();
+    let own = own.map(|own| described.remove(own).node);
     let missing = described.iter().filter(|it| it.answer.is_err() && it.node.is_named).count();
     let is_refused = missing > 0 && !wishes.allow_missing;
     let all = described.len();
@@ -71,7 +80,12 @@ pub fn find_nodes(config: &Config, wishes: Wishes) -> Result<Found, Failure> {
         });
     }
     if wants_own {
-        found.add_own(config, own.unwrap_or_default())?;
+        let is_required = own.is_some_and(|own| own.is_named) && !wishes.allow_missing;
+        let (before, word) = (found.nodes.len(), if is_required { "missing" } else { "left out" });
+        found.add_own(config, place, word)?;
+        if is_required && found.nodes.len() == before && before > 0 {
+            return Err(Failure::MissingNodes { missing: 1, all: all + 1 });
+        }
     }
     match (found.nodes.is_empty(), config.nodes.is_empty() && found.silent.is_empty()) {
         (false, _) => Ok(found),
@@ -95,14 +109,14 @@ impl Found {
     }
 
     /// Starts a daemon for the devices of this host, and gives it this place in the list.
-    fn add_own(&mut self, config: &Config, place: usize) -> Result<(), Failure> {
+    fn add_own(&mut self, config: &Config, place: usize, word: &str) -> Result<(), Failure> {
         let directory = PrivateDirectory::create(&Surroundings::of_process())?;
         if let Some(socket) = guard::start(&directory, true)? {
             let mut others = std::mem::take(&mut self.nodes);
             let behind = others.split_off(place.min(others.len()));
             self.nodes = others;
             let own = survey_all(config, &[NodeAddress::unix(LOCAL, socket)]);
-            self.sort(own, config, "left out");
+            self.sort(own, config, word);
             self.nodes.extend(behind);
         }
         self.directory = Some(directory);
@@ -110,37 +124,47 @@ impl Found {
     }
 }
 
-/// Asks all nodes, and asks again as long as one is missing and the wishes allow.
-fn survey_patiently(config: &Config, wishes: Wishes) -> Vec<Described> {
+/// Asks all nodes, and asks those that are missing again as long as the wishes allow.
+fn survey_patiently(config: &Config, wishes: Wishes, own: &Address) -> Vec<Described> {
     let deadline = Instant::now() + wishes.wait;
-    let mut is_told = false;
+    let mut answers = survey_each(config, &config.nodes, config.nodes.len() > 1);
+    let (mut pause, mut is_told) = (ASK_AGAIN, false);
     loop {
-        let described = survey_all(config, &config.nodes);
-        let is_awaited = |it: &&Described| match (&it.answer, &config.source) {
-            (Ok(_), _) => false,
-            _ if has_no_own_daemon(it) && !wishes.no_local => false,
-            (Err(_), Source::Slurm) => true,
-            (Err(_), _) => it.node.is_named,
-        };
+        let all = config.nodes.iter().zip(&answers).enumerate();
+        let missing = all.filter_map(|(at, (node, answer))| {
+            let reason = answer.as_ref().err()?;
+            let is_awaited = node.is_named || config.source == Source::Slurm;
+            let is_own = !wishes.no_local && has_no_own_daemon(node, reason, own);
+            (is_awaited && !is_own).then_some((at, node, reason))
+        });
+        let (lost, awaited): (Vec<_>, Vec<_>) = missing.partition(|it| it.2.is_lasting());
+        let is_refused = !wishes.allow_missing && lost.iter().any(|it| it.1.is_named);
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut awaited = described.iter().filter(is_awaited).peekable();
-        if left.is_zero() || awaited.peek().is_none() {
-            return described;
+        if left.is_zero() || awaited.is_empty() || is_refused {
+            return describe(&config.nodes, answers);
         }
         if !std::mem::replace(&mut is_told, true) {
-            for Described { node, answer } in awaited {
-                let Err(reason) = answer else { continue };
+            for (_, node, reason) in &awaited {
                 let why = notice::why_absent(reason, config.timeout);
                 let seconds = wishes.wait.as_secs();
                 table::say(&format!("waiting for node {}, {seconds} s at most: {why}", node.name));
             }
         }
-        thread::sleep(ASK_AGAIN.min(left));
+        let places: Vec<_> = awaited.iter().map(|it| it.0).collect();
+        let again: Vec<_> = awaited.iter().map(|it| it.1.clone()).collect();
+        thread::sleep(pause.min(left));
+        pause = (pause * 2).min(ASK_AGAIN_MAX);
+        let news = survey_each(config, &again, config.nodes.len() > 1);
+        for (place, answer) in places.into_iter().zip(news) {
+            if let Some(known) = answers.get_mut(place) {
+                *known = answer;
+            }
+        }
     }
 }
 
-/// Returns whether this is the user's own daemon at its default place, and nobody listens there.
-fn has_no_own_daemon(described: &Described) -> bool {
-    let is_absent = described.answer.as_ref().is_err_and(LinkError::is_nobody_there);
-    is_absent && described.node.name == LOCAL
+/// Returns whether this is the user's own daemon at its default place, and nobody listens there. An
+/// announcement on the network can have any name, but not this address.
+fn has_no_own_daemon(node: &NodeAddress, reason: &LinkError, own: &Address) -> bool {
+    node.name == LOCAL && node.address == *own && reason.is_nobody_there()
 }

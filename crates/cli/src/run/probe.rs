@@ -49,13 +49,29 @@ pub struct Described {
 /// Surveys all nodes of `list` at once. A daemon that is named twice counts as one node, at its
 /// best address.
 pub fn survey_all(config: &Config, list: &[NodeAddress]) -> Vec<Described> {
-    let surveyed: Vec<Result<Surveyed, LinkError>> = thread::scope(|scope| {
+    describe(list, survey_each(config, list, list.len() > 1))
+}
+
+/// Surveys all nodes of `list` at once. With `prove`, daemons tell their instances.
+pub(super) fn survey_each(
+    config: &Config,
+    list: &[NodeAddress],
+    prove: bool,
+) -> Vec<Result<Surveyed, LinkError>> {
+    thread::scope(|scope| {
         let ask = |node: &NodeAddress| {
-            survey(&node.address, &keys_for(node, config)?, config.timeout, list.len() > 1)
+            survey(&node.address, &keys_for(node, config)?, config.timeout, prove)
         };
         let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
-    });
+    })
+}
+
+/// Returns the nodes with their answers, and each daemon once.
+pub(super) fn describe(
+    list: &[NodeAddress],
+    surveyed: Vec<Result<Surveyed, LinkError>>,
+) -> Vec<Described> {
     let surveyed =
         surveyed.into_iter().map(|answer| answer.map(|it| (it.survey, it.instance))).collect();
     distinct(list, surveyed).map(|(node, answer)| Described { node, answer }).collect()

@@ -43,7 +43,9 @@ pub fn replay(args: &TraceReplayArgs) -> Result<ExitCode, Failure> {
     let entries = file.entries()?;
     let frames = frames_of_one_link(&entries, args)?;
     let config = configured(args.nodes.as_deref())?;
-    let found = find_nodes(&config, Wishes::default())?;
+    // A replay needs one worker, so the first node that answers will do.
+    let wishes = Wishes { allow_missing: true, ..Wishes::default() };
+    let found = find_nodes(&config, wishes)?;
     let Some((node, _)) = found.nodes.first() else { return Err(Failure::NoneAnswers) };
     let keys = keys_for(node, &config)?;
     let (sender, receiver) = open_link(&node.address, &keys, config.timeout)?;

@@ -203,7 +203,8 @@ impl Endpoint for SshEndpoint {
     }
 
     fn failure(&self, address: String, source: io::Error) -> LinkError {
-        LinkError::Ssh { address, why: source.to_string() }
+        let is_lasting = source.kind() == io::ErrorKind::PermissionDenied;
+        LinkError::Ssh { address, why: source.to_string(), is_lasting }
     }
 
     /// Only the user who wrote the address may log in there.
@@ -247,11 +248,11 @@ impl SshEndpoint {
             }
         };
         if !(failure.needs_person && MAY_ASK.load(Ordering::Relaxed)) {
-            return Err(io::Error::other(failure.why));
+            return Err(failure.into());
         }
         let _question = QUESTION.lock();
         let made = self.attempt(Asking::Person, wants_direct, deadline);
-        let (connection, offer) = made.map_err(|failure| io::Error::other(failure.why))?;
+        let (connection, offer) = made?;
         Ok((Box::new(connection), offer))
     }
 }
@@ -264,11 +265,21 @@ struct NoBridge {
     needs_person: bool,
     /// Whether the server takes no more logins at this moment.
     is_crowd: bool,
+    /// Whether the next login fails as well until a person has changed something.
+    is_lasting: bool,
+}
+
+impl From<NoBridge> for io::Error {
+    fn from(NoBridge { why, is_lasting, .. }: NoBridge) -> Self {
+        let kind =
+            if is_lasting { io::ErrorKind::PermissionDenied } else { io::ErrorKind::Other };
+        Self::new(kind, why)
+    }
 }
 
 impl From<String> for NoBridge {
     fn from(why: String) -> Self {
-        Self { why, needs_person: false, is_crowd: false }
+        Self { why, needs_person: false, is_crowd: false, is_lasting: false }
     }
 }
 
@@ -303,7 +314,8 @@ impl SshEndpoint {
                 let end = End::read(&messages.text());
                 let why = end.before_bridge(login, listening.noise());
                 let (needs_person, is_crowd) = (end.needs_person(), end.is_crowd());
-                return Err(NoBridge { why, needs_person, is_crowd });
+                let is_lasting = end.is_lasting();
+                return Err(NoBridge { why, needs_person, is_crowd, is_lasting });
             };
             match listening.hear(bytes) {
                 Ok(None) => {}

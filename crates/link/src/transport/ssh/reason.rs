@@ -85,6 +85,11 @@ impl End {
         matches!(self.cause, Cause::NotLetIn | Cause::HostKeyUnknown)
     }
 
+    /// Returns whether the next login fails as well until a person has changed something.
+    pub(super) fn is_lasting(&self) -> bool {
+        self.needs_person() || matches!(self.cause, Cause::HostKeyChanged | Cause::OldSsh)
+    }
+
     /// Returns whether the server hung up before the login, as it does if too many have begun.
     pub(super) fn is_crowd(&self) -> bool {
         self.cause == Cause::TooManyAtOnce
@@ -289,7 +294,8 @@ mod tests {
         assert!(end("a@h: Permission denied (publickey).", 255).needs_person());
         assert!(end("Host key verification failed.", 255).needs_person());
         let changed = "REMOTE HOST IDENTIFICATION HAS CHANGED!\nHost key verification failed.";
-        assert!(!end(changed, 255).needs_person());
+        assert!(!end(changed, 255).needs_person() && end(changed, 255).is_lasting());
+        assert!(!end("ssh: connect to host h port 22: Connection refused", 255).is_lasting());
         assert!(!end("sh: penstock: Permission denied", 126).needs_person());
     }
 
