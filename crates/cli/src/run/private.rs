@@ -1,7 +1,7 @@
 //! A directory that only this user can read, for one run of one program.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -16,6 +16,9 @@ const NAME: &str = "run-";
 
 /// End of the name of a log that is kept.
 const LOG_ENDING: &str = ".log";
+
+/// Longest part of a log that is kept, in bytes: its end.
+const LOG_BYTES_MAX: u64 = 1 << 20;
 
 /// Number of logs that are kept.
 const LOGS_MAX: usize = 8;
@@ -91,11 +94,22 @@ impl PrivateDirectory {
     /// Keeps the log of the daemon beside the directory if something in it is wrong, under the
     /// process id of the program. The user learns of a lost node only afterwards.
     pub fn keep_log(&self, pid: i32) {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
-        let Some(base) = self.path.parent().filter(|_| is_worth_keeping(&text)) else { return };
+        let Some(base) = self.path.parent() else { return };
         // There is nobody to tell if it cannot be kept.
-        _ = fs::copy(self.log(), base.join(format!("{NAME}{pid}{LOG_ENDING}")));
+        _ = self.keep_log_as(&base.join(format!("{NAME}{pid}{LOG_ENDING}")));
         remove_old_logs(base);
+    }
+
+    fn keep_log_as(&self, target: &Path) -> io::Result<()> {
+        let mut log = File::open(self.log())?;
+        if !is_worth_keeping(BufReader::new(&log))? {
+            return Ok(());
+        }
+        log.seek(SeekFrom::Start(log.metadata()?.len().saturating_sub(LOG_BYTES_MAX)))?;
+        let kept = self.path.join("kept.log");
+        let mut end = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kept)?;
+        io::copy(&mut log.take(LOG_BYTES_MAX), &mut end)?;
+        fs::rename(kept, target)
     }
 
     /// Removes the directory with all its contents.
@@ -135,7 +149,7 @@ pub fn can_be_listed(path: &Path) -> bool {
 
 fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Failure> {
     if let Err(error) = DirBuilder::new().mode(0o700).create(path)
-        && error.kind() != std::io::ErrorKind::AlreadyExists
+        && error.kind() != io::ErrorKind::AlreadyExists
     {
         return Err(Failure::file(path, "make")(error));
     }
@@ -165,9 +179,16 @@ pub fn daemons(surroundings: &Surroundings<'_>) -> Vec<(String, PathBuf)> {
     all.filter(|(_, socket)| socket.exists()).collect()
 }
 
-/// Returns whether a log has a line of the level `warn` or `error`: the second word of a line.
-fn is_worth_keeping(log: &str) -> bool {
-    log.lines().any(|line| matches!(line.split(' ').nth(1), Some("warn" | "error")))
+/// Returns whether a log has a line of the level `warn` or `error`: the second word of a line. A
+/// driver may have written any bytes between the lines.
+fn is_worth_keeping(log: impl BufRead) -> io::Result<bool> {
+    for line in log.split(b'\n') {
+        let line = line?;
+        if matches!(line.split(|byte| *byte == b' ').nth(1), Some(b"warn" | b"error")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn remove_old_logs(base: &Path) {
@@ -206,6 +227,8 @@ fn sweep(base: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt as _;
+
     use super::*;
 
     #[test]
@@ -257,7 +280,8 @@ mod tests {
             .unwrap();
         directory.keep_log(2);
         assert!(!kept(1) && !kept(2));
-        let trouble = "2026-11-28T07:24:01Z info listening\n2026-11-28T07:24:02Z warn a worker\n";
+        let mut trouble = b"\xff of a driver\n2026-11-28T07:24:02Z warn a worker\n".to_vec();
+        trouble.resize(trouble.len() + (1 << 20), b'x');
         fs::write(directory.log(), trouble).unwrap();
         for pid in 10..20 {
             directory.keep_log(pid);
@@ -268,6 +292,8 @@ mod tests {
         directory.keep_log(20);
         let left: Vec<_> = (10..=20).filter(|pid| kept(*pid)).collect();
         assert_eq!(left, [13, 14, 15, 16, 17, 18, 19, 20]);
+        let about = fs::metadata(base.join("run-20.log")).unwrap();
+        assert_eq!((about.len(), about.mode() & 0o777), (LOG_BYTES_MAX, 0o600));
         assert!(directory.path().exists());
         fs::remove_dir_all(&base).unwrap();
     }
