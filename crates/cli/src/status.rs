@@ -68,10 +68,12 @@ pub fn status(args: &StatusArgs) -> Result<ExitCode, Failure> {
             table::print(&clients(&probed, table::terminal_width()))?;
         }
     }
-    match probed.len() - answers {
-        _ if answers == 0 => Err(Failure::NoneAnswers),
+    // A run that answers is no node of the pool. A run that does not has just ended.
+    let pool = probed.get(..of_pool).unwrap_or_default();
+    match pool.iter().filter(|probed| probed.answer.is_err()).count() {
         0 => Ok(ExitCode::SUCCESS),
-        silent => Err(Failure::SomeSilent { silent, all: probed.len() }),
+        silent if silent == of_pool => Err(Failure::NoneAnswers),
+        silent => Err(Failure::SomeSilent { silent, all: of_pool }),
     }
 }
 
