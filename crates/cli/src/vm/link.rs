@@ -12,6 +12,7 @@ use crate::embedded::Embedded;
 use crate::failure::Failure;
 use crate::key;
 use crate::run::{PrivateDirectory, guard};
+use crate::table;
 
 /// Device of the host's kernel for the vsock of guests.
 const VHOST_VSOCK: &str = "/dev/vhost-vsock";
@@ -59,6 +60,9 @@ impl Link {
         directory: &PrivateDirectory,
     ) -> Result<Self, Failure> {
         let transport = chosen(args.transport, has_helper || may_use(VHOST_VSOCK));
+        if (&args.nodes, args.transport, transport) == (&None, None, Transport::Tcp) {
+            table::say("this host has no vsock for this user; the guest reaches the pool over TCP");
+        }
         match (&args.nodes, transport) {
             (Some(nodes), _) => Self::to_nodes(nodes),
             (None, Transport::Vsock) => Self::over_vsock(directory, None),
