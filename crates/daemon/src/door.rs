@@ -312,8 +312,9 @@ impl Daemon {
     }
 
     fn tell_status(&self, accepted: Accepted, deadline: Instant) -> Result<(), LinkError> {
+        let asker = accepted.credentials.as_ref().map(|asker| asker.uid);
         let stream = accepted.finish(Verdict::Welcome)?;
-        let text = self.status().to_string();
+        let text = self.status(asker).to_string();
         let length = u32::try_from(text.len()).unwrap_or_default();
         stream.write_all_until(&length.to_le_bytes(), deadline)?;
         stream.write_all_until(text.as_bytes(), deadline)

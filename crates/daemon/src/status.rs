@@ -28,11 +28,16 @@ impl Daemon {
         guests.map(tell).collect()
     }
 
-    /// Returns sessions, workers, devices and limits.
-    pub(crate) fn status(&self) -> Value {
+    /// Returns sessions, workers, devices and limits. `asker` is the user behind a Unix socket.
+    /// Only root and the user of a session learn the names of its program and its user.
+    pub(crate) fn status(&self, asker: Option<u32>) -> Value {
+        // Read before the lock: a file can take its time.
+        let users = whose::users();
         let workers = self.workers();
         let taken = workers.account.now();
         let session = |session: crate::workers::Session| {
+            let told = session.credentials.as_ref();
+            let told = told.filter(|client| asker == Some(0) || asker == Some(client.uid));
             let cores = account::cores(session.worker);
             let joules = account::joules(&taken, session.mark.as_ref());
             let devices =
@@ -40,8 +45,8 @@ impl Daemon {
             json!({
                 "worker": session.worker,
                 "client": session.client,
-                "program": session.credentials.as_ref().and_then(whose::program),
-                "user": session.credentials.as_ref().map(whose::user),
+                "program": told.and_then(whose::program),
+                "user": told.map(|client| whose::user(client, &users)),
                 "transport": {
                     "name": session.way.transport,
                     "shares_memory": session.way.shares_memory,

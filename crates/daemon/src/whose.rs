@@ -11,10 +11,15 @@ pub(crate) fn program(client: &Credentials) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
-/// Returns the name of the user in the file of users (passwd(5)), or the number.
-pub(crate) fn user(client: &Credentials) -> String {
+/// Returns the file of users (passwd(5)), empty if there is none.
+pub(crate) fn users() -> String {
     let users = fs::read("/etc/passwd").unwrap_or_default();
-    name_in(&String::from_utf8_lossy(&users), client.uid).unwrap_or_else(|| client.uid.to_string())
+    String::from_utf8_lossy(&users).into_owned()
+}
+
+/// Returns the name of the user in the file of users, or the number.
+pub(crate) fn user(client: &Credentials, users: &str) -> String {
+    name_in(users, client.uid).unwrap_or_else(|| client.uid.to_string())
 }
 
 fn name_in(users: &str, number: u32) -> Option<String> {
@@ -41,7 +46,7 @@ mod tests {
         let own = i32::try_from(std::process::id()).unwrap();
         let credentials = Credentials { uid: u32::MAX - 7, gid: 0, pid: own };
         assert!(program(&credentials).is_some_and(|name| !name.is_empty() && !name.contains('\n')));
-        assert_eq!(user(&credentials), "4294967288");
+        assert_eq!(user(&credentials, &users()), "4294967288");
         assert_eq!(program(&Credentials { pid: 0, ..credentials }), None);
     }
 }
