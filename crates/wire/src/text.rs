@@ -2,7 +2,7 @@
 //!
 //! OpenCL's options of a build are bytes: a folder's name may be Latin-1. The protocol has them as
 //! text. So a byte that belongs to no character of UTF-8 travels as a character of its own, from
-//! [`FIRST`] on, which Unicode leaves to private use. Such a character in the program's own text is
+//! `FIRST` on, which Unicode leaves to private use. Such a character in the program's own text is
 //! taken apart in the same way. So every string of bytes is one text, and comes back as it was.
 
 /// The character for byte 0x80, the smallest one that is not ASCII.
