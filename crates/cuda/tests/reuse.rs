@@ -5,7 +5,6 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::ptr::null_mut;
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use common::*;
@@ -19,12 +18,6 @@ use penstock_cuda::api::pool::*;
 use penstock_cuda::api::stream::*;
 use penstock_cuda::api::texture::*;
 use penstock_cuda_sys::driver::*;
-use penstock_process::Lock;
-
-fn turn() -> MutexGuard<'static, ()> {
-    static TURN: Lock<()> = Lock::new(());
-    TURN.lock()
-}
 
 fn free(address: CUdeviceptr) {
     // SAFETY: device addresses are checked and never followed.
@@ -105,7 +98,6 @@ fn texture(memory: CUdeviceptr) -> CUtexObject {
 
 #[test]
 fn freed_memory_is_not_used_again_beside_the_legacy_default_stream() {
-    let _turn = turn();
     let _context = TestContext::new();
     let (add_one, _) = warm();
     let address = hole(4096);
@@ -131,7 +123,6 @@ fn freed_memory_is_not_used_again_beside_the_legacy_default_stream() {
 
 #[test]
 fn who_frees_much_that_is_in_use_waits_and_gets_it_again() {
-    let _turn = turn();
     let _context = TestContext::new();
     let (add_one, address) = warm();
     let large = allocate(300 << 20);
@@ -154,7 +145,6 @@ fn who_frees_much_that_is_in_use_waits_and_gets_it_again() {
 
 #[test]
 fn memory_that_is_freed_in_the_order_of_a_default_stream_waits_for_what_that_waits_for() {
-    let _turn = turn();
     let _context = TestContext::new();
     let (add_one, _) = warm();
     let blocking = stream(0);
@@ -173,7 +163,6 @@ fn memory_that_is_freed_in_the_order_of_a_default_stream_waits_for_what_that_wai
 
 #[test]
 fn a_descriptor_stays_while_a_kernel_may_sample_by_it() {
-    let _turn = turn();
     let _context = TestContext::new();
     let (add_one, memory) = warm();
     let first = texture(memory);
@@ -190,7 +179,6 @@ fn a_descriptor_stays_while_a_kernel_may_sample_by_it() {
 
 #[test]
 fn memory_is_not_used_again_while_another_context_uses_it() {
-    let _turn = turn();
     let first = TestContext::new();
     let (add_one, _) = warm();
     let busy = stream(0);
@@ -223,7 +211,6 @@ fn memory_is_not_used_again_while_another_context_uses_it() {
 
 #[test]
 fn handles_end_with_their_context_and_free_nothing_of_others() {
-    let _turn = turn();
     let (array, texture, module, function, stream, event);
     {
         let _context = TestContext::new();
@@ -260,7 +247,6 @@ fn handles_end_with_their_context_and_free_nothing_of_others() {
 
 #[test]
 fn memory_of_the_program_is_left_only_when_no_context_writes_it_any_more() {
-    let _turn = turn();
     let first = TestContext::new();
     let (add_one, address) = warm();
     let busy = stream(CU_STREAM_NON_BLOCKING);
@@ -293,7 +279,6 @@ fn memory_of_the_program_is_left_only_when_no_context_writes_it_any_more() {
 
 #[test]
 fn destroyed_streams_are_let_go_when_they_have_ended() {
-    let _turn = turn();
     let _context = TestContext::new();
     let (add_one, address) = warm();
     let mark = event(CU_EVENT_DISABLE_TIMING);
@@ -327,7 +312,6 @@ fn destroyed_streams_are_let_go_when_they_have_ended() {
 
 #[test]
 fn a_stream_is_ready_only_when_all_its_commands_have_ended() {
-    let _turn = turn();
     let context = TestContext::new();
     let module = load(KERNELS);
     let (slow, address) = (function(module, "slow"), allocate(4));

@@ -1,13 +1,15 @@
 //! A pool of one node for the tests of one file, and short forms of common calls.
 #![allow(dead_code, unreachable_pub, reason = "each file of tests uses some of it")]
 
+use std::cell::RefCell;
 use std::ffi::{CString, c_void};
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _};
 use std::os::fd::AsRawFd as _;
 use std::process::{Command, Stdio};
 use std::ptr::null_mut;
+use std::rc::{Rc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{OnceLock, mpsc};
+use std::sync::{MutexGuard, OnceLock, mpsc};
 use std::thread;
 
 use penstock_cuda::api::context::{cuCtxCreate_v2, cuCtxDestroy_v2, cuCtxSynchronize};
@@ -87,16 +89,41 @@ pub fn init() {
     ok(unsafe { cuInit(0) });
 }
 
-/// A context that is current in this thread and ends with the test.
-pub struct TestContext(pub CUcontext);
+/// The right of one test to the device. Freed memory goes to the next test that allocates, so what
+/// a test finds at a freed address would depend on the tests beside it.
+struct Turn {
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    /// Waits until no other thread has its turn. A thread that has it gets it again.
+    fn take() -> Rc<Self> {
+        static ALONE: Lock<()> = Lock::new(());
+        thread_local! {
+            static OWN: RefCell<Weak<Turn>> = const { RefCell::new(Weak::new()) };
+        }
+        OWN.with_borrow_mut(|own| {
+            own.upgrade().unwrap_or_else(|| {
+                let turn = Rc::new(Self { _alone: ALONE.lock() });
+                *own = Rc::downgrade(&turn);
+                turn
+            })
+        })
+    }
+}
+
+/// A context that is current in this thread and ends with the test. While it lives, no other thread
+/// of the tests has one.
+pub struct TestContext(pub CUcontext, #[expect(dead_code, reason = "held, never read")] Rc<Turn>);
 
 impl TestContext {
     pub fn new() -> Self {
+        let turn = Turn::take();
         init();
         let mut context = null_mut();
         // SAFETY: the result goes to a local variable.
         ok(unsafe { cuCtxCreate_v2(&raw mut context, 0, 0) });
-        Self(context)
+        Self(context, turn)
     }
 }
 
