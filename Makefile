@@ -96,6 +96,8 @@ test: ## the proof of correctness: installs, builds, runs; the last line counts 
 
 test-all: ## `make test` and all that takes long: random campaigns, fuzzing, each attack at each level (hours)
 	@echo "all lanes: about three hours on two cores"
+	@tools/setup.sh programs
+	@tools/lammps.sh
 	@tools/test.sh --lane all
 
 perf: ## what judges time, rates, shares and memory; nothing else may run beside it (about 20 minutes)

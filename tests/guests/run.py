@@ -236,8 +236,9 @@ def nodes_that_run_already(place):
 def what_fails_has_its_status(place, failures):
     """The statuses of failures are those of `env`, and the messages have the reason."""
     need_guests()
-    broken = place.folder / "broken"
-    (broken / "boot").mkdir(parents=True)
+    # Two cases of one run use this.
+    broken = Path(tempfile.mkdtemp(prefix="broken.", dir=place.folder))
+    (broken / "boot").mkdir()
     kernel = next((KERNEL / "boot").glob("vmlinuz-*"))
     (broken / "boot" / kernel.name).write_text("no kernel")
     (broken / "lib").symlink_to(KERNEL / "lib")
