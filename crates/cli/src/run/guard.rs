@@ -12,10 +12,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use penstock_daemon::Level;
 use penstock_process::variable;
-use rustix::fs::Access;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::private::{PrivateDirectory, SOCKET_NAME};
+use super::private::{PrivateDirectory, SOCKET_NAME, can_be_filled};
 use crate::args::GuardArgs;
 use crate::embedded::{Embedded, shows_log, wait_until_ready};
 use crate::failure::Failure;
@@ -110,8 +109,7 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
 fn has_cache() -> bool {
     let home = variable::HOME.path().map(|home| home.join(".cache"));
     let Some(folder) = variable::CACHE_HOME.path().or(home) else { return false };
-    let made = std::fs::create_dir_all(&folder);
-    made.is_ok() && rustix::fs::access(&folder, Access::WRITE_OK | Access::EXEC_OK).is_ok()
+    std::fs::create_dir_all(&folder).is_ok() && can_be_filled(&folder)
 }
 
 /// Closes the program's files: a reader of the program's output must not wait for the guard.

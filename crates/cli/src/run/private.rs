@@ -138,7 +138,8 @@ fn bases(surroundings: &Surroundings<'_>) -> [PathBuf; 2] {
     [surroundings.runtime_directory(), PathBuf::from(format!("/tmp/penstock-{uid}"))]
 }
 
-fn can_be_filled(path: &Path) -> bool {
+/// Returns whether this user can make files in the directory.
+pub fn can_be_filled(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
 }
 
