@@ -472,9 +472,85 @@ def refuse_memory(times, kind, folder):
                     path.unlink()
 
 
+# The least silence after which a client may give up a worker.
+SILENCE = {"PENSTOCK_SILENCE_S": "15"}
+
+
+def stop_workers(times, kind, folder):
+    """Workers are stopped, as on a host that is frozen. Whatever their clients wait for must fail,
+    also at another worker that waits for a stopped one, and must name the node and the reason.
+    What needs none of them goes on, also in a client that was itself stopped for as long."""
+    first, second = Node(folder, kind, 0), Node(folder, kind, 1)
+    stopped = []
+    try:
+        for node in (first, second):
+            node.workers()
+        asleep, steady = (first.client("steady", 3600, **SILENCE) for _ in range(2))
+        spared = first.client("spared", nodes=[first, second], **SILENCE)
+        both = first.client("moving", nodes=[first, second], **SILENCE)
+        waiting = [second.client(mode, **SILENCE) for mode in [*MODES, "fills"]]
+        for client in (asleep, steady, spared, both, *waiting):
+            client.wait_busy()
+        for client in (spared, both, *waiting):
+            stopped.append(worker_of(client, second))
+        if None in stopped:
+            raise Fault("no worker found for a client")
+        asleep.process.send_signal(signal.SIGSTOP)
+        since = time.monotonic()
+        for worker in stopped:
+            os.kill(worker, signal.SIGSTOP)
+        spared.process.send_signal(signal.SIGTERM)
+        errors_s = [client.must_get_error(since) for client in (both, *waiting)]
+        for client in waiting:
+            if not any("has sent nothing for 15 s" in line for line in client.lines):
+                raise Fault(f"the reason is missing: {client.lines[-3:]}")
+            if not any(second.address in line for line in client.lines):
+                raise Fault(f"the node is not named: {client.lines[-3:]}")
+        spared.must_be_right()
+        asleep.process.send_signal(signal.SIGCONT)
+        seen = len(asleep.lines)
+        for client in (asleep, steady):
+            must_live(client)
+            client.process.send_signal(signal.SIGTERM)
+            client.must_be_right()
+        if any("lost" in line for line in asleep.lines[seen:]):
+            raise Fault(f"the client took its own absence for its worker's: {asleep.lines[seen:]}")
+    finally:
+        for worker in filter(None, stopped):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGCONT)
+        for node in (first, second):
+            node.stop()
+    return slowest(errors_s, float("inf"))
+
+
+def stop_daemon(times, kind, folder):
+    """A daemon is stopped. Its sessions go on, and a new client must get an error."""
+    node = Node(folder, kind, 0)
+    try:
+        node.workers()
+        steady = node.client("steady", 3600)
+        steady.wait_busy()
+        node.daemon.send_signal(signal.SIGSTOP)
+        late = node.client("check", PENSTOCK_TIMEOUT_MS="2000")
+        late.must_end("a client waits for a stopped daemon")
+        if late.process.returncode == 0:
+            raise Fault(f"a stopped daemon served a client: {late.lines}")
+        if not any("PENSTOCK_TIMEOUT_MS" in line for line in late.lines):
+            raise Fault(f"the reason is missing: {late.lines}")
+        must_live(steady)
+        steady.process.send_signal(signal.SIGTERM)
+        steady.must_be_right()
+    finally:
+        node.daemon.send_signal(signal.SIGCONT)
+        node.stop()
+
+
 CASES = {
     "client killed": (kill_clients, ("unix", "tcp")),
     "worker killed": (kill_workers, ("unix", "tcp")),
+    "worker stopped": (stop_workers, ("unix", "tcp", "tls")),
+    "daemon stopped": (stop_daemon, ("unix", "tcp")),
     "daemon killed": (kill_daemons, ("unix", "tcp")),
     "node of two killed": (kill_one_of_two, ("two",)),
     "rest of two spared": (spare_the_rest, ("unix", "tcp")),

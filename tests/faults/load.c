@@ -135,6 +135,19 @@ static void kernels(cl_command_queue on) {
     CALL(clFinish(on));
 }
 
+/* Sends and never waits: a worker that takes nothing leaves no room on the way to it. */
+static void fills(cl_command_queue on) {
+    static unsigned char *bytes;
+    static cl_mem mem;
+    if (!bytes) {
+        bytes = calloc(1, SIZE);
+        mem = buffer(SIZE);
+    }
+    CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
+    CALL(clFlush(on));
+    busy();
+}
+
 static void reads(cl_command_queue on) {
     static unsigned char *bytes;
     static cl_mem mem;
@@ -564,6 +577,8 @@ int main(int argc, char **argv) {
             maps(queues[0]);
         else if (strcmp(mode, "builds") == 0)
             builds();
+        else if (strcmp(mode, "fills") == 0)
+            fills(queues[0]);
         else if (strcmp(mode, "both") == 0)
             both(turn);
         else if (strcmp(mode, "again") == 0)

@@ -58,6 +58,10 @@ class Node:
         self.env = dict(
             os.environ, PENSTOCK_KEY=str(self.key), POCL_DEVICES=devices, TMPDIR=str(self.folder)
         )
+        if kind == "tls":
+            keys = {"XDG_CONFIG_HOME": "config", "XDG_STATE_HOME": "state"}
+            self.env |= {name: str(self.folder / place) for name, place in keys.items()}
+            self.env["PENSTOCK_ENCRYPTION"] = "always"
         if not self.key.exists():
             subprocess.run(
                 [BIN / "penstock", "key", "--create"],
@@ -87,12 +91,12 @@ class Node:
         self.address = line.removeprefix("listening on ").strip()
         self.roll = Roll()
 
-    def client(self, mode, *more, nodes=None):
+    def client(self, mode, *more, nodes=None, **variables):
         vendors = str(self.folder / "vendors")
         addresses = ",".join(node.address for node in nodes or [self])
         env = dict(
             self.env, OCL_ICD_VENDORS=vendors, OPENCL_VENDOR_PATH=vendors, PENSTOCK_NODES=addresses
-        ) | {"PENSTOCK_TIMEOUT_MS": "60000"}
+        ) | {"PENSTOCK_TIMEOUT_MS": "60000", **variables}
         return Client([LOAD, mode, *map(str, more)], env)
 
     def workers(self):

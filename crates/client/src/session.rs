@@ -17,7 +17,7 @@ mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Once, OnceLock, Weak};
 use std::thread;
 use std::time::Instant;
 
@@ -105,7 +105,7 @@ pub struct Session {
     context_errors: Lock<Option<ContextErrors>>,
     /// Failures of the session's queues, by the queue's id.
     failures: Lock<FxHashMap<u64, Arc<Failure>>>,
-    on_loss: OnceLock<OnLoss>,
+    on_loss: OnceLock<(Once, OnLoss)>,
     pub(crate) notices: Notices,
     /// Set if the worker takes the files that programs include.
     pub(crate) takes_headers: bool,
@@ -209,7 +209,7 @@ impl Session {
 
     /// Has `tell` called with the reason when the worker is lost.
     pub(crate) fn on_loss(&self, tell: impl Fn(&str) + Send + Sync + 'static) {
-        _ = self.on_loss.set(Box::new(tell));
+        _ = self.on_loss.set((Once::new(), Box::new(tell)));
     }
 
     pub(crate) fn set_peers(&self, peers: Weak<dyn Peers>) {

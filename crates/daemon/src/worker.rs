@@ -310,12 +310,12 @@ struct Events<'a> {
 }
 
 impl Events<'_> {
-    /// Handles the daemon's messages until the client, the daemon or the session is gone. With
-    /// `beats` the link is tended at an interval; otherwise this thread sleeps.
+    /// Handles the daemon's messages until the client, the daemon or the session is gone. At an
+    /// interval this thread sends signs of life, to the client only with `beats`.
     fn watch(&self, beats: bool) -> Watched {
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
         let mut session = None;
-        let mut beat_at = beats.then(|| Instant::now() + BEAT_EVERY);
+        let mut beat_at = Instant::now() + BEAT_EVERY;
         let mut links = Links::default();
         let mut times = Times::default();
         times.set(&self.allowance.terms(), Instant::now());
@@ -325,8 +325,8 @@ impl Events<'_> {
                 PollFd::from_borrowed_fd(self.control.as_fd(), PollFlags::IN),
                 PollFd::new(self.bell, PollFlags::IN),
             ];
-            let next = beat_at.into_iter().chain(times.next()).min();
-            match poll(&mut fds, next.map(until).as_ref()) {
+            let next = times.next().map_or(beat_at, |at| at.min(beat_at));
+            match poll(&mut fds, Some(&until(next))) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(_) => return Watched::HungUp,
             }
@@ -373,10 +373,10 @@ impl Events<'_> {
                     return Watched::Over(why);
                 }
             }
-            if beat_at.is_some_and(|at| now >= at) {
-                beat_at = Some(now + BEAT_EVERY);
+            if now >= beat_at {
+                beat_at = now + BEAT_EVERY;
                 session = session.or_else(|| self.start.try_recv().ok());
-                if let Some(Err(why)) = session.as_ref().map(|session| session.tend()) {
+                if let Some(Err(why)) = session.as_ref().map(|session| session.tend(beats, now)) {
                     return Watched::Ended(why);
                 }
             }

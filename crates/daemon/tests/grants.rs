@@ -241,6 +241,12 @@ struct Forger {
 #[derive(Default)]
 struct Answers(Vec<(u64, Status)>);
 
+impl Serve<to_guest::Beat> for Answers {
+    fn serve(&mut self, _: &to_guest::Beat, _: Attached<'_>) -> Served {
+        Ok(())
+    }
+}
+
 impl Serve<to_guest::ClaimAnswered> for Answers {
     fn serve(&mut self, call: &to_guest::ClaimAnswered, _: Attached<'_>) -> Served {
         self.0.push((call.transfer.get(), Status(call.status.get())));

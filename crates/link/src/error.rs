@@ -40,6 +40,12 @@ pub enum LinkError {
     /// This process may not send descriptors, because it serves a stranger.
     #[error("this process may not send descriptors")]
     MayNotSend,
+    /// A peer that should send beats has sent nothing for a long time.
+    #[error(
+        "it has sent nothing for {seconds} s, not even a sign of life: the process or its host is \
+         stopped, or the network between is cut (PENSTOCK_SILENCE_S)"
+    )]
+    Silent { seconds: u64 },
     /// The peer ended the session and gave a reason.
     #[error("the peer ended the session: {0}")]
     Fault(String),

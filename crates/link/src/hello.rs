@@ -387,12 +387,10 @@ fn hear_first<'a>(
     Ok(Begun { stream, channel: Some(channel), prefix })
 }
 
-/// Returns the features of a link that a bridge on this host has brought from another one. The
-/// worker then sends beats: so the bridge's SSH server notices sooner that a client's machine is
-/// gone.
+/// Returns the features of a link that a bridge on this host has brought from another one.
 fn bridged(hello: &Hello, credentials: Option<Credentials>) -> u64 {
     let is_bridged = credentials.is_some() && hello.features.get() & feature::THROUGH_SSH != 0;
-    if is_bridged { feature::THROUGH_SSH | feature::DETOUR | feature::BEATS } else { 0 }
+    if is_bridged { feature::THROUGH_SSH | feature::DETOUR } else { 0 }
 }
 
 impl Accepted {

@@ -3,13 +3,19 @@
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use penstock_process::Lock;
+use penstock_wire::Header;
 
 use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::fork::Owner;
+use crate::silence::Silence;
 use crate::stream::Stream;
 use crate::trace::LinkTrace;
+use crate::transport::rings::ring::Map;
+use crate::transport::syscall::{LOOK_EVERY, Readiness};
 
 /// Time after which a sender that waits for room calls `on_stall`: the peer may be waiting until
 /// this side takes what the peer sends. A worker that is merely busy with a copy takes less time.
@@ -24,6 +30,14 @@ impl fmt::Debug for OnStall {
     }
 }
 
+/// Whether a peer that sends beats still sends anything.
+#[derive(Debug)]
+struct Watch {
+    silence: Silence,
+    /// Number of bytes in the ring of the peer at the last look.
+    told: u64,
+}
+
 #[derive(Debug)]
 pub(crate) struct Joint {
     /// Carries the frames. With rings it carries one byte for each wake-up of a sleeping reader.
@@ -36,6 +50,14 @@ pub(crate) struct Joint {
     pub(crate) arena: Option<Arc<Arena>>,
     /// Records all frames, if this process does that.
     pub(crate) trace: Option<LinkTrace>,
+    /// Ring that the peer writes to.
+    back: Option<Arc<Map>>,
+    /// Set if the peer sends beats.
+    watch: OnceLock<Lock<Watch>>,
+    /// Whether bytes have come since the last look.
+    heard: AtomicBool,
+    /// Silence in s for which the link was given up.
+    silent_for: OnceLock<u64>,
     on_stall: OnceLock<OnStall>,
     closed: AtomicBool,
     owner: Owner,
@@ -43,9 +65,25 @@ pub(crate) struct Joint {
 
 impl Joint {
     pub(crate) fn new(stream: Stream, space: Option<Stream>, arena: Option<Arc<Arena>>) -> Self {
-        let (on_stall, closed, owner) =
-            (OnceLock::new(), AtomicBool::new(false), Owner::this_process());
-        Self { stream, space, arena, trace: None, on_stall, closed, owner }
+        Self {
+            stream,
+            space,
+            arena,
+            trace: None,
+            back: None,
+            watch: OnceLock::new(),
+            heard: AtomicBool::new(false),
+            silent_for: OnceLock::new(),
+            on_stall: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            owner: Owner::this_process(),
+        }
+    }
+
+    /// Notes the ring that the peer writes to.
+    pub(crate) fn reading(mut self, back: Arc<Map>) -> Self {
+        self.back = Some(back);
+        self
     }
 
     pub(crate) fn traced(mut self, trace: Option<LinkTrace>) -> Self {
@@ -65,13 +103,91 @@ impl Joint {
         }
     }
 
+    /// Notes that the peer sends beats: the link has ended if nothing comes for this time while
+    /// threads look. Only the first call counts.
+    pub(crate) fn expect_beats(&self, silence_max: Duration) {
+        let silence = Silence::new(Instant::now(), silence_max);
+        _ = self.watch.set(Lock::new(Watch { silence, told: 0 }));
+    }
+
+    /// Notes that bytes have come.
+    pub(crate) fn hear(&self) {
+        // A thread that receives much does not take the line of the cache from others each time.
+        if !self.heard.load(Relaxed) {
+            self.heard.store(true, Relaxed);
+        }
+    }
+
+    /// Sleeps until `over`, which is one of this link's streams, is ready or hung up. Returns
+    /// `false` if the deadline passed. Fails if the peer falls silent meanwhile.
+    pub(crate) fn wait(
+        &self,
+        over: &Stream,
+        what: Readiness,
+        deadline: Option<Instant>,
+    ) -> Result<bool, LinkError> {
+        if self.watch.get().is_none() {
+            return over.wait(what, deadline);
+        }
+        loop {
+            let look = Instant::now() + LOOK_EVERY;
+            let limit = deadline.map_or(look, |deadline| deadline.min(look));
+            if over.wait(what, Some(limit))? {
+                if what == Readiness::Readable {
+                    self.hear();
+                }
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            self.look()?;
+        }
+    }
+
+    /// Checks that the peer has neither vanished nor fallen silent. Costs system calls.
+    pub(crate) fn look(&self) -> Result<(), LinkError> {
+        if self.stream.vanished() {
+            self.close();
+            return Err(LinkError::Vanished);
+        }
+        let Some(watch) = self.watch.get() else { return Ok(()) };
+        let mut watch = watch.lock();
+        let heard = self.heard.swap(false, Relaxed) | self.has_come(&mut watch);
+        if !watch.silence.look(Instant::now(), heard) {
+            return Ok(());
+        }
+        _ = self.silent_for.set(watch.silence.max().as_secs());
+        drop(watch);
+        self.close();
+        Err(self.explained(LinkError::Closed))
+    }
+
+    /// Returns whether the peer has sent bytes that no thread of this side has taken yet, or could
+    /// send none because nobody takes any.
+    fn has_come(&self, watch: &mut Watch) -> bool {
+        let Some(back) = &self.back else {
+            return matches!(self.stream.wait(Readiness::Readable, Some(Instant::now())), Ok(true));
+        };
+        let before = std::mem::replace(&mut watch.told, back.told());
+        before != watch.told || back.is_full_for(size_of::<Header>())
+    }
+
+    /// Returns the reason of an end that this side brought about because the peer fell silent.
+    pub(crate) fn explained(&self, error: LinkError) -> LinkError {
+        match (error, self.silent_for.get()) {
+            (LinkError::Closed, Some(&seconds)) => LinkError::Silent { seconds },
+            (error, _) => error,
+        }
+    }
+
     /// Checks that the link is open and that this process made it.
     pub(crate) fn check(&self) -> Result<(), LinkError> {
         if !self.owner.is_this_process() {
             return Err(LinkError::Forked);
         }
         if self.is_closed() {
-            return Err(LinkError::Closed);
+            return Err(self.explained(LinkError::Closed));
         }
         Ok(())
     }

@@ -11,8 +11,8 @@
 //!
 //! A link is a stream of bytes in each direction. Frames and payloads are the same on all
 //! transports. The peer is assumed hostile: what it sends or writes can harm only its own session.
-//! Every wait ends when the peer hangs up, at [`Sender::close`], or when the host of the peer
-//! vanishes and the transport can tell that.
+//! Every wait ends when the peer hangs up, at [`Sender::close`], when the host of the peer vanishes
+//! and the transport can tell that, or when a peer that sends beats falls silent.
 
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
@@ -47,6 +47,7 @@ mod secure;
 mod security;
 mod sender;
 mod shared;
+mod silence;
 mod socket;
 mod standard;
 mod stream;

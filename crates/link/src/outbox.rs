@@ -102,8 +102,8 @@ impl Outbox {
     ///
     /// # Errors
     /// See [`Sender::tend`].
-    pub fn tend(&self) -> Result<(), LinkError> {
-        self.handle.0.sender.tend()
+    pub fn tend<C: Call>(&self, beat: &C) -> Result<(), LinkError> {
+        self.handle.0.sender.tend(beat)
     }
 
     /// Sends a call now or soon. If the link has ended, the call is dropped; the receiver of the

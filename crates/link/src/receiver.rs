@@ -11,6 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use crate::error::LinkError;
 use crate::joint::Joint;
 use crate::shared::RingIn;
+use crate::silence;
 use crate::socket::SocketIn;
 use crate::wait::{Patience, Policy};
 
@@ -75,7 +76,15 @@ impl Receiver {
         }
         let received = self.receive_one(patience, serve);
         self.lost = received.is_err();
-        received
+        received.map_err(|error| self.joint.explained(error))
+    }
+
+    /// Notes that the peer sends beats, as a worker does to another one: the link has ended if
+    /// nothing comes for a long time while this side looks.
+    pub fn expect_beats(&self) {
+        if let Some(silence_max) = silence::allowed() {
+            self.joint.expect_beats(silence_max);
+        }
     }
 
     fn receive_one(

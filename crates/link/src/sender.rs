@@ -5,7 +5,6 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use penstock_process::{Lock, Signal};
-use penstock_wire::calls::to_client::Beat;
 use penstock_wire::id::kind;
 use penstock_wire::{Call, FrameError, Header, Id};
 use zerocopy::IntoBytes;
@@ -199,32 +198,26 @@ impl Sender {
     /// See [`Sender::check`].
     pub fn check_peer(&self) -> Result<(), LinkError> {
         self.check()?;
-        let stream = &self.handle.0.joint.stream;
-        if stream.has_hung_up() {
+        if self.handle.0.joint.stream.has_hung_up() {
             return Err(LinkError::Closed);
         }
-        if stream.vanished() { Err(LinkError::Vanished) } else { Ok(()) }
+        self.handle.0.joint.look()
     }
 
-    /// Sends a sign of life to the client, and checks whether the client has vanished. Does not
-    /// block. A thread of a worker calls this every [`BEAT_MS`] on links with [`BEATS`], because
-    /// the thread that serves the client may be inside a driver.
+    /// Sends a sign of life to the peer, and checks whether the peer has vanished. Does not block.
+    /// A thread of a worker calls this every [`BEAT_MS`], because the thread that serves the link
+    /// may be inside a driver.
     ///
     /// [`BEAT_MS`]: penstock_wire::limits::BEAT_MS
-    /// [`BEATS`]: penstock_wire::hello::feature::BEATS
     ///
     /// # Errors
-    /// Fails if the link has ended, and ends the link if the client has vanished.
-    pub fn tend(&self) -> Result<(), LinkError> {
-        // If a frame is being sent or the link is full, the client can see bytes in its place.
-        if self.try_send(&Beat {}, &[], &[])? {
+    /// Fails if the link has ended, and ends the link if the peer has vanished.
+    pub fn tend<C: Call>(&self, beat: &C) -> Result<(), LinkError> {
+        // If a frame is being sent or the link is full, the peer can see bytes in its place.
+        if self.try_send(beat, &[], &[])? {
             self.flush_now()?;
         }
-        if self.handle.0.joint.stream.vanished() {
-            self.close();
-            return Err(LinkError::Vanished);
-        }
-        Ok(())
+        self.handle.0.joint.look()
     }
 
     /// Returns whether the link was closed by this side or because of a failure.
@@ -437,7 +430,7 @@ impl Shared {
             self.joint.close();
             self.changed.notify_all();
         }
-        result
+        result.map_err(|error| self.joint.explained(error))
     }
 
     /// Ensures that the helper sends what is left in the batch.
@@ -478,7 +471,8 @@ impl Shared {
                 Step::AwaitRoom => {
                     drop(state);
                     let until = Instant::now() + HELPER_IDLE_MAX;
-                    let waited = self.joint.stream.wait(Readiness::Writable, Some(until));
+                    let waited =
+                        self.joint.wait(&self.joint.stream, Readiness::Writable, Some(until));
                     state = self.state.lock();
                     // A peer that does not read ends the helper only if no sender is left.
                     let gone = matches!(waited, Ok(false)) && state.orphan;

@@ -99,7 +99,7 @@ impl Await for Room<'_> {
         let Some(space) = &self.joint.space else { return Err(LinkError::Closed) };
         self.ring.announce_sleep();
         if !self.look()? {
-            space.wait(Readiness::Readable, deadline)?;
+            self.joint.wait(space, Readiness::Readable, deadline)?;
         }
         self.ring.awake();
         // A reader that has hung up makes no more room.
@@ -214,7 +214,7 @@ impl Await for Arrival<'_> {
         self.joint.check()?;
         self.ring.announce_sleep();
         if !self.look()? {
-            self.joint.stream.wait(Readiness::Readable, deadline)?;
+            self.joint.wait(&self.joint.stream, Readiness::Readable, deadline)?;
         }
         self.ring.awake();
         *self.ended = take_doorbells(&self.joint.stream)?;

@@ -149,9 +149,10 @@ impl SocketOut {
             match joint.stream.send_now(rest)? {
                 Some(sent) => IoSlice::advance_slices(&mut rest, sent),
                 None => {
-                    if !joint.stream.wait(Readiness::Writable, Some(Instant::now() + STALL_MIN))? {
+                    let stalled = Some(Instant::now() + STALL_MIN);
+                    if !joint.wait(&joint.stream, Readiness::Writable, stalled)? {
                         joint.tell_stall();
-                        joint.stream.wait(Readiness::Writable, None)?;
+                        joint.wait(&joint.stream, Readiness::Writable, None)?;
                     }
                     joint.check()?;
                 }
@@ -295,12 +296,15 @@ struct Arrival<'a> {
 impl Await for Arrival<'_> {
     fn look(&mut self) -> Result<bool, LinkError> {
         self.got = self.joint.stream.recv_now(self.room)?.unwrap_or(0);
+        if self.got > 0 {
+            self.joint.hear();
+        }
         Ok(self.got > 0)
     }
 
     fn sleep(&mut self, deadline: Option<Instant>) -> Result<(), LinkError> {
         self.joint.check()?;
-        self.joint.stream.wait(Readiness::Readable, deadline).map(|_| ())
+        self.joint.wait(&self.joint.stream, Readiness::Readable, deadline).map(|_| ())
     }
 
     fn flows(&self) -> bool {

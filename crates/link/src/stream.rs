@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use penstock_tls::Records;
 use penstock_wire::FrameError;
@@ -343,11 +343,6 @@ impl Stream {
             }
         }
         self.shutdown();
-    }
-
-    /// See [`Connection::expect_beats`].
-    pub(crate) fn expect_beats(&self, silence_max: Duration) {
-        self.connection.expect_beats(silence_max);
     }
 
     /// Returns whether the peer is gone although nothing has hung up: it leaves what was sent to it

@@ -65,8 +65,8 @@ pub mod feature {
     /// the connection.
     pub const GUEST_MEMORY: u64 = 1 << 4;
     /// The worker sends a [`Beat`](crate::calls::to_client::Beat) every
-    /// [`BEAT_MS`](crate::limits::BEAT_MS). Only for transports without a kernel that vouches for
-    /// the other machine.
+    /// [`BEAT_MS`](crate::limits::BEAT_MS), because no kernel knows whether a process at the other
+    /// end is stopped.
     pub const BEATS: u64 = 1 << 8;
     /// The connecting side comes through SSH, and a bridge on the accepting side's host copies the
     /// bytes. Only the connecting side knows that. The accepting side has this feature if it knows
@@ -80,7 +80,7 @@ pub mod feature {
     /// ([`ProgramHeaders`](crate::calls::to_worker::ProgramHeaders)).
     pub const HEADERS: u64 = 1 << 24;
     /// All features that a link has in this version, whatever its transport is.
-    pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA | HEADERS;
+    pub const ALL: u64 = SHARED_RINGS | PEERS | SHARED_ARENA | BEATS | HEADERS;
 }
 
 /// The reason why a link is opened.

@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(reason as u8, number);
             assert_eq!(Detour::of(reason.bits()), reason);
             assert_eq!(Detour::of(!feature::DETOUR | reason.bits()), reason);
-            assert_eq!(reason.bits() & (feature::ALL | feature::THROUGH_SSH | feature::BEATS), 0);
+            assert_eq!(reason.bits() & (feature::ALL | feature::THROUGH_SSH), 0);
         }
     }
 

@@ -2,7 +2,7 @@
 //! an error that names the limit.
 
 /// Version of the protocol. Peers with another version are refused, see [`crate::hello`].
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 
 /// Size of a call's body in bytes, without wait list and payload. The largest, an image copy, needs
 /// under 200; 512 leaves more than twice that.
@@ -190,14 +190,19 @@ pub const CLIENTS_IN_LINE_MAX: usize = 512;
 /// client stands. A full line costs the daemon 512 messages of 6 bytes each second.
 pub const LINE_NOTE_MS: u64 = 1_000;
 
-/// Interval in ms at which a worker sends a sign of life to its client, on links that need it
-/// ([`crate::hello::feature::BEATS`]). Its thread wakes up that often, and a frame has 16 bytes.
+/// Interval in ms at which a worker sends a sign of life to its client and to the workers that it
+/// has links to. Its thread wakes up that often, and a frame has 16 bytes.
 pub const BEAT_MS: u64 = 5_000;
 
-/// Time in ms after which a client that waits takes a silent worker for dead: six messages of
-/// [`BEAT_MS`] are missing. A worker has a thread of its own for them, so no driver holds them up.
-/// But a host that swaps can keep any thread from running for several seconds.
-pub const BEATS_SILENCE_MS_MAX: u64 = 6 * BEAT_MS;
+/// Time in s after which a process that waits for a silent worker takes the worker for dead, unless
+/// `PENSTOCK_SILENCE_S` says otherwise: six messages of [`BEAT_MS`] are missing. A worker has a
+/// thread of its own for them, so no driver holds them up. A host with a hundred busy processes per
+/// core lets each of them run within a second, and one that swaps can keep any thread from running
+/// for several seconds.
+pub const SILENCE_S_MAX: u64 = 6 * BEAT_MS / 1_000;
+
+/// Least time of `PENSTOCK_SILENCE_S` in s: three messages of [`BEAT_MS`] are missing.
+pub const SILENCE_S_MIN: u64 = 3 * BEAT_MS / 1_000;
 
 /// Time in ms after which a client in line takes a silent daemon for dead or stopped: ten messages
 /// of [`LINE_NOTE_MS`] are missing. On a machine with a hundred busy processes per core, a process

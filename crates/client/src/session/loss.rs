@@ -27,6 +27,7 @@ impl Session {
             let mut open = self.open.lock();
             if let Some(reason) = open.lost.clone() {
                 drop(open);
+                self.tell_loss(error, &reason);
                 self.await_landing();
                 return Error::Lost { node: self.name.clone(), reason };
             }
@@ -35,13 +36,8 @@ impl Session {
         // The link of a forked child belongs to its parent.
         if !matches!(error, LinkError::Forked) {
             self.sender.close();
-            if let Some(tell) = self.on_loss.get() {
-                // Only a fault of a kernel has a code of CUDA.
-                let is_of_kernel = self.fault().and_then(penstock_wire::cuda::code).is_some();
-                let more = if is_of_kernel { self.notices.suspects() } else { None };
-                tell(&format!("{reason}{}", more.unwrap_or_default()));
-            }
         }
+        self.tell_loss(error, &reason);
         self.await_landing();
         for event in open.events.into_values() {
             event.end(Status::NODE_LOST, Times::default());
@@ -54,6 +50,19 @@ impl Session {
         self.served.notify_all();
         self.needed.notify_all();
         Error::Lost { node: self.name.clone(), reason }
+    }
+
+    /// Tells the person of the loss, once. Returns when that is done, because the program may end
+    /// as soon as any of its threads has the error.
+    fn tell_loss(&self, error: &LinkError, reason: &str) {
+        let on_loss = self.on_loss.get().filter(|_| !matches!(error, LinkError::Forked));
+        let Some((once, tell)) = on_loss else { return };
+        once.call_once(|| {
+            // Only a fault of a kernel has a code of CUDA.
+            let is_of_kernel = self.fault().and_then(penstock_wire::cuda::code).is_some();
+            let more = if is_of_kernel { self.notices.suspects() } else { None };
+            tell(&format!("{reason}{}", more.unwrap_or_default()));
+        });
     }
 
     /// Waits until no thread copies into a read's target any more, and then shows all threads that

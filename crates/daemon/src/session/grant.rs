@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use penstock_link::Outbox;
 use penstock_process::Lock;
+use penstock_wire::calls::{to_guest, to_host};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, limits};
 use rustc_hash::FxHashMap;
@@ -33,7 +34,16 @@ struct Tables {
 /// A link to a worker of another client. A link that is lost is not kept.
 enum StrangerLink {
     Awaited,
-    Open(Outbox),
+    Open(Outbox, Part),
+}
+
+/// What this side does on a link between workers of two clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// It grants.
+    Host,
+    /// It claims grants.
+    Guest,
 }
 
 /// Memory that a peer may write once.
@@ -79,9 +89,9 @@ impl Grants {
     }
 
     /// Notes an established link. Closes the link if it is already lost.
-    pub(super) fn open(&self, peer: Id<kind::Peer>, outbox: Outbox) {
+    pub(super) fn open(&self, peer: Id<kind::Peer>, outbox: Outbox, part: Part) {
         match self.tables.lock().links.get_mut(&peer) {
-            Some(link @ StrangerLink::Awaited) => *link = StrangerLink::Open(outbox),
+            Some(link @ StrangerLink::Awaited) => *link = StrangerLink::Open(outbox, part),
             _ => outbox.close(),
         }
     }
@@ -89,7 +99,7 @@ impl Grants {
     /// Returns the outbox of an open link.
     pub(super) fn outbox(&self, peer: Id<kind::Peer>) -> Option<Outbox> {
         match self.tables.lock().links.get(&peer) {
-            Some(StrangerLink::Open(outbox)) => Some(outbox.clone()),
+            Some(StrangerLink::Open(outbox, _)) => Some(outbox.clone()),
             _ => None,
         }
     }
@@ -163,7 +173,7 @@ impl Grants {
         if tables.claims.len() >= limits::GRANTS_PER_SESSION_MAX {
             return Ok(Err(RefusedClaim { claim, status: Status::OUT_OF_RESOURCES }));
         }
-        let Some(StrangerLink::Open(outbox)) = tables.links.get(&key.1) else {
+        let Some(StrangerLink::Open(outbox, _)) = tables.links.get(&key.1) else {
             return Ok(Err(RefusedClaim { claim, status: Status::NODE_LOST }));
         };
         let outbox = outbox.clone();
@@ -179,7 +189,7 @@ impl Grants {
     /// Notes that a link has ended. Returns what waited for it, for the caller to end.
     pub(super) fn lose(&self, peer: Id<kind::Peer>) -> Abandoned {
         let mut tables = self.tables.lock();
-        if let Some(StrangerLink::Open(outbox)) = tables.links.remove(&peer) {
+        if let Some(StrangerLink::Open(outbox, _)) = tables.links.remove(&peer) {
             outbox.close();
         }
         let of_peer = |key: &TransferKey| key.1 == peer;
@@ -189,9 +199,26 @@ impl Grants {
         Abandoned { targets, claims: claims.map(|(_, claim)| claim).collect() }
     }
 
+    /// Sends a sign of life over all links.
+    pub(super) fn tend(&self) {
+        let tables = self.tables.lock();
+        let open = tables.links.values().filter_map(|link| match link {
+            StrangerLink::Open(outbox, part) => Some((outbox.clone(), *part)),
+            StrangerLink::Awaited => None,
+        });
+        let open: Vec<(Outbox, Part)> = open.collect();
+        drop(tables);
+        for (outbox, part) in open {
+            _ = match part {
+                Part::Host => outbox.tend(&to_guest::Beat {}),
+                Part::Guest => outbox.tend(&to_host::Beat {}),
+            };
+        }
+    }
+
     pub(super) fn close(&self) {
         for link in std::mem::take(&mut self.tables.lock().links).into_values() {
-            if let StrangerLink::Open(outbox) = link {
+            if let StrangerLink::Open(outbox, _) = link {
                 outbox.close();
             }
         }

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use penstock_link::{LinkError, Outbox, Stream};
 use penstock_process::Lock;
+use penstock_wire::calls::to_peer;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::id::kind;
@@ -49,6 +51,9 @@ const JOBS_MAX: usize = limits::EVENTS_PER_SESSION_MAX;
 /// thread's time. A daemon listens on one or two; more are names of a host with many networks.
 const ADDRESSES_MAX: usize = 16;
 
+/// Longest time until the daemon has taken a ticket: as for its connections to other nodes.
+const ADMISSION_MAX: Duration = Duration::from_millis(2 * limits::HELLO_MS_MAX);
+
 /// The other workers of the client.
 #[derive(Default)]
 pub(crate) struct Peers {
@@ -83,6 +88,8 @@ struct Admission {
     guest: Guest,
     /// Answered when the daemon knows the ticket.
     request: Id<kind::Request>,
+    /// When the daemon was asked, or `None` if it has answered.
+    asked: Option<Instant>,
 }
 
 impl Peers {
@@ -163,12 +170,23 @@ impl Peers {
         self.connecting.lock().remove(&peer);
     }
 
-    /// Returns the request that is answered when the daemon knows a ticket.
+    /// Notes that the daemon knows a ticket. Returns the request that is answered now.
     pub(super) fn admission_request(
         &self,
         ticket: &[u8; TICKET_BYTES],
     ) -> Option<Id<kind::Request>> {
-        self.tickets.lock().get(ticket).map(|admission| admission.request)
+        let mut tickets = self.tickets.lock();
+        let admission = tickets.get_mut(ticket)?;
+        admission.asked.take().map(|_| admission.request)
+    }
+
+    /// Forgets the tickets that the daemon has not taken in time, because it is stopped. Returns
+    /// whom they were to admit, and the requests.
+    pub(super) fn give_up_admissions(&self, now: Instant) -> Vec<(Guest, Id<kind::Request>)> {
+        let is_late = |asked: Instant| now.saturating_duration_since(asked) >= ADMISSION_MAX;
+        let mut tickets = self.tickets.lock();
+        let late = tickets.extract_if(|_, admission| admission.asked.is_some_and(is_late));
+        late.map(|(_, admission)| (admission.guest, admission.request)).collect()
     }
 
     /// Returns whom a ticket admits. A second call with the same ticket returns `None`.
@@ -206,7 +224,8 @@ impl Peers {
                     Guest::Member(..) | Guest::Stranger(_) => Ok(Err(Status::OUT_OF_RESOURCES)),
                 };
             }
-            if tickets.insert(ticket, Admission { guest, request }).is_some() {
+            let asked = Some(Instant::now());
+            if tickets.insert(ticket, Admission { guest, request, asked }).is_some() {
                 return Err(FrameError::BadPayload("a ticket that was told before"));
             }
         }
@@ -235,6 +254,20 @@ impl Peers {
         Err(failure)
     }
 
+    /// Sends a sign of life to all peers.
+    pub(super) fn tend(&self) {
+        let table = self.table.lock();
+        let linked = table.values().filter_map(|peer| match peer {
+            Peer::Linked(outbox) => Some(outbox.clone()),
+            Peer::Awaited(_) | Peer::Lost => None,
+        });
+        let linked: Vec<Outbox> = linked.collect();
+        drop(table);
+        for outbox in linked {
+            _ = outbox.tend(&to_peer::Beat {});
+        }
+    }
+
     pub(crate) fn close(&self) {
         let peers = std::mem::take(&mut *self.table.lock());
         for peer in peers.into_values() {
@@ -248,5 +281,43 @@ impl Peers {
 impl fmt::Debug for PeerSetup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PeerSetup").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Silent;
+
+    impl Admissions for Silent {
+        fn admit(&self, _: &[u8; TICKET_BYTES]) -> bool {
+            true
+        }
+
+        fn forget(&self, _: &[u8; TICKET_BYTES]) {}
+    }
+
+    #[test]
+    fn a_ticket_that_the_daemon_does_not_take_is_given_up_once() {
+        let peers = Peers::new(PeerSetup { dialer: None, admissions: Some(Arc::new(Silent)) });
+        let [known, late] = [1, 2];
+        for number in [known, late] {
+            let guest = Guest::Peer(Id::new(u64::from(number)));
+            let asked = peers.admit([number; TICKET_BYTES], guest, Id::new(u64::from(number)));
+            assert_eq!(asked, Ok(Ok(())));
+        }
+        let known_request = peers.admission_request(&[known; TICKET_BYTES]);
+        assert_eq!(known_request, Some(Id::new(u64::from(known))));
+        let now = Instant::now();
+        assert!(peers.give_up_admissions(now).is_empty());
+        let given_up = peers.give_up_admissions(now + ADMISSION_MAX);
+        let requests: Vec<_> = given_up.into_iter().map(|(_, request)| request).collect();
+        assert_eq!(requests, [Id::new(u64::from(late))]);
+        assert!(peers.give_up_admissions(now + ADMISSION_MAX * 2).is_empty());
+        // An answer that comes too late answers nothing, and the ticket admits nobody.
+        assert_eq!(peers.admission_request(&[late; TICKET_BYTES]), None);
+        assert!(peers.take_guest(&[late; TICKET_BYTES]).is_none());
+        assert!(peers.take_guest(&[known; TICKET_BYTES]).is_some());
     }
 }

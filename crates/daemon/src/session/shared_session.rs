@@ -105,9 +105,17 @@ impl SharedSession {
         self.headers.set_base(folder);
     }
 
-    /// See [`Outbox::tend`].
-    pub(crate) fn tend(&self) -> Result<(), LinkError> {
-        self.outbox.tend()
+    /// Sends a sign of life to the workers that this one has links to and, with `beats`, to the
+    /// client. Gives up what the daemon leaves unanswered.
+    ///
+    /// # Errors
+    /// Fails if the link to the client has ended.
+    pub(crate) fn tend(self: &Arc<Self>, beats: bool, now: Instant) -> Result<(), LinkError> {
+        self.give_up_admissions(now);
+        // The threads that serve the links to other workers find out whether these have ended.
+        self.peers.tend();
+        self.grants.tend();
+        if beats { self.outbox.tend(&to_client::Beat {}) } else { Ok(()) }
     }
 
     /// Ends the waits of this session. Tells a client that broke the protocol why the session ends.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use penstock_wire::hello::feature;
 use rustix::net::AddressFamily;
@@ -292,11 +292,6 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
     fn vanished(&self) -> bool {
         false
     }
-
-    /// Notes that the peer sends beats: it counts as [vanished](Connection::vanished) if no bytes
-    /// come for this time while this side looks. Does nothing on a transport whose kernel knows
-    /// whether the peer's machine lives.
-    fn expect_beats(&self, _silence_max: Duration) {}
 
     /// Notes that the peer lives: another thread has taken its bytes from a copy of this
     /// connection.

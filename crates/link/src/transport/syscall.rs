@@ -24,7 +24,7 @@ pub(crate) enum Readiness {
 /// Interval at which a thread that waits for a peer checks whether the peer has vanished.
 /// `TCP_USER_TIMEOUT` would need no check, but it also ends a link whose living peer does not read
 /// for that time, for instance a worker with a long kernel. vsock has no such option.
-const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(1_000);
 
 /// Whether this process may send several pieces with one call. Workers of strangers may not,
 /// because the call can also send descriptors.

@@ -6,6 +6,7 @@ pub(crate) mod connection;
 pub(crate) mod flow;
 pub(crate) mod frames;
 pub(crate) mod greeting;
+pub(crate) mod silence;
 #[path = "../../tests/common/mod.rs"]
 pub(crate) mod support;
 
@@ -13,6 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use penstock_trial::Need;
 use penstock_wire::Frame;
@@ -20,7 +22,7 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::{Id, U64};
 
 use crate::address::Address;
-use crate::establish::establish;
+use crate::establish::{establish, establish_within};
 use crate::key::Key;
 use crate::listener::Listener;
 use crate::receiver::{Received, Receiver};
@@ -131,6 +133,10 @@ macro_rules! links_over {
                 a_sender_without_room_waits_for_the_reader_and_says_so,
                 sleepers_are_always_woken,
             ]
+            silence: [
+                a_peer_that_stops_is_given_up_by_readers_and_writers,
+                a_reader_that_was_away_gives_nobody_up,
+            ]
             closing: [
                 a_hang_up_wakes_both_ends,
                 a_hang_up_inside_a_payload_wakes_the_reader,
@@ -213,14 +219,20 @@ impl Way {
 
     /// Returns the client's end and the worker's end of a link.
     fn links(&self) -> (End, End) {
+        self.links_within(self.features, None)
+    }
+
+    /// Like [`Way::links`]. The client gives up a worker that is silent for this time.
+    fn links_within(&self, features: u64, silence_max: Option<Duration>) -> (End, End) {
         let (mut connecting, mut accepting) = self.streams();
         if !self.is_encrypted {
             (connecting, accepting) = (self.beside)(connecting, accepting);
         }
         thread::scope(|scope| {
-            let client =
-                scope.spawn(|| establish(connecting, self.features, Side::Client, anything));
-            let worker = establish(accepting, self.features, Side::Worker, anything).unwrap();
+            let client = scope.spawn(|| {
+                establish_within(connecting, features, Side::Client, anything, silence_max)
+            });
+            let worker = establish(accepting, features, Side::Worker, anything).unwrap();
             (client.join().unwrap().unwrap(), worker)
         })
     }

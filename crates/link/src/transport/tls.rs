@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use penstock_process::Lock;
 use penstock_tls::limits::{
@@ -447,12 +447,6 @@ impl Connection for TlsConnection {
 
     fn vanished(&self) -> bool {
         self.over().is_ok_and(|over| over.vanished())
-    }
-
-    fn expect_beats(&self, silence_max: Duration) {
-        if let Ok(over) = self.over() {
-            over.expect_beats(silence_max);
-        }
     }
 
     fn note_life(&self) {

@@ -64,6 +64,8 @@ calls! {
     /// The content for a [`to_worker::ReceiveMem`]. If the sender could not obtain it, the status
     /// is an error and the payload is empty.
     0x9001 TransferData [PayloadRule::Stream] { transfer: Id<kind::Transfer>, status: I32 }
+    /// A sign of life, as [`to_client::Beat`].
+    0x9002 Beat [PayloadRule::None] {}
 }
 
 calls! {
@@ -75,6 +77,8 @@ calls! {
     /// The bytes of a claimed grant. If the sender could not obtain them, the status is an error
     /// and the payload is empty.
     0xa001 GrantData [PayloadRule::Stream] { transfer: Id<kind::Transfer>, status: I32 }
+    /// A sign of life, as [`to_client::Beat`].
+    0xa002 Beat [PayloadRule::None] {}
 }
 
 calls! {
@@ -83,4 +87,6 @@ calls! {
 
     /// The answer to a [`to_host::Claim`]. After a success, the claiming worker sends the bytes.
     0xb000 ClaimAnswered [PayloadRule::None] { transfer: Id<kind::Transfer>, status: I32 }
+    /// A sign of life, as [`to_client::Beat`].
+    0xb001 Beat [PayloadRule::None] {}
 }

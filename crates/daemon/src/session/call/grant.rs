@@ -16,7 +16,7 @@ use penstock_wire::{Frame, FrameError, I32, Id, Payload, Status, U64, frame, lim
 use super::transfer::{SentContent, SourceContent, take_content};
 use crate::session::Session;
 use crate::session::event::Event;
-use crate::session::grant::{Claim, RefusedClaim};
+use crate::session::grant::{Claim, Part, RefusedClaim};
 use crate::session::peer::Guest;
 use crate::session::pieces::{Area, into_home};
 use crate::session::shared_session::SharedSession;
@@ -58,7 +58,8 @@ impl SharedSession {
         let (sender, receiver) =
             penstock_link::establish(stream, FEATURES, Side::Worker, to_host::check)?;
         let outbox = Outbox::new(sender);
-        self.grants.open(peer, outbox.clone());
+        receiver.expect_beats();
+        self.grants.open(peer, outbox.clone(), Part::Host);
         Ok((outbox, receiver))
     }
 
@@ -71,7 +72,8 @@ impl SharedSession {
         let (sender, receiver) = self.peers.reach(invitation, |stream| {
             penstock_link::establish(stream, FEATURES, Side::Client, to_guest::check)
         })?;
-        self.grants.open(peer, Outbox::new(sender));
+        receiver.expect_beats();
+        self.grants.open(peer, Outbox::new(sender), Part::Guest);
         Ok(receiver)
     }
 
@@ -94,7 +96,7 @@ impl SharedSession {
     }
 
     /// Ends everything that waits for a lost peer.
-    fn lose_stranger(self: &Arc<Self>, peer: Id<kind::Peer>) {
+    pub(super) fn lose_stranger(self: &Arc<Self>, peer: Id<kind::Peer>) {
         let abandoned = self.grants.lose(peer);
         for target in abandoned.targets {
             self.end_event(&target.event, Status::NODE_LOST, Times::default());
@@ -201,6 +203,12 @@ struct FromGuest {
     outbox: Outbox,
 }
 
+impl Serve<to_host::Beat> for FromGuest {
+    fn serve(&mut self, _: &to_host::Beat, _: Attached<'_>) -> Served {
+        Ok(())
+    }
+}
+
 impl Serve<to_host::Claim> for FromGuest {
     fn serve(&mut self, call: &to_host::Claim, _: Attached<'_>) -> Served {
         if self.outbox.held_bytes() > limits::CLAIM_ANSWERS_BYTES_MAX {
@@ -232,6 +240,12 @@ impl Serve<to_host::GrantData> for FromGuest {
 struct FromHost {
     shared: Arc<SharedSession>,
     peer: Id<kind::Peer>,
+}
+
+impl Serve<to_guest::Beat> for FromHost {
+    fn serve(&mut self, _: &to_guest::Beat, _: Attached<'_>) -> Served {
+        Ok(())
+    }
 }
 
 impl Serve<to_guest::ClaimAnswered> for FromHost {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
+use std::time::Instant;
 
 use penstock_device::Times;
 use penstock_link::{Body, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
@@ -20,6 +21,18 @@ impl SharedSession {
     pub fn admitted(&self, ticket: &[u8; TICKET_BYTES]) {
         if let Some(request) = self.peers.admission_request(ticket) {
             self.reply(request, &Ok(()));
+        }
+    }
+
+    /// Gives up what waits for tickets that the daemon has not taken in time.
+    pub(in crate::session) fn give_up_admissions(self: &Arc<Self>, now: Instant) {
+        for (guest, request) in self.peers.give_up_admissions(now) {
+            match guest {
+                Guest::Peer(peer) => self.lose_peer(peer),
+                Guest::Stranger(peer) => self.lose_stranger(peer),
+                Guest::Member(..) => {}
+            }
+            self.reply::<()>(request, &Err(Status::NODE_LOST));
         }
     }
 
@@ -48,6 +61,7 @@ impl SharedSession {
         peer: Id<kind::Peer>,
         (sender, receiver): (Sender, Receiver),
     ) -> Result<(), LinkError> {
+        receiver.expect_beats();
         let outbox = Outbox::new(sender);
         let shared = self.clone();
         let serve = move || shared.serve_peer(peer, receiver);
@@ -104,6 +118,13 @@ impl SharedSession {
 struct FromPeer<'a> {
     shared: &'a Arc<SharedSession>,
     peer: Id<kind::Peer>,
+}
+
+impl Serve<to_peer::Beat> for FromPeer<'_> {
+    fn serve(&mut self, _: &to_peer::Beat, _: Attached<'_>) -> Served {
+        // The link has noted that bytes came.
+        Ok(())
+    }
 }
 
 impl Serve<to_peer::PeerEvent> for FromPeer<'_> {

@@ -413,10 +413,6 @@ impl Connection for Beside {
         self.over.vanished()
     }
 
-    fn expect_beats(&self, silence_max: Duration) {
-        self.over.expect_beats(silence_max);
-    }
-
     fn shutdown(&self) {
         self.over.shutdown();
     }

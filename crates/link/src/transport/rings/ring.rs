@@ -101,6 +101,17 @@ impl Map {
         Ok(Arc::new(Self { base: piece.window.base(), data_bytes, piece: Some(piece) }))
     }
 
+    /// Returns the number of bytes that the writer has told of.
+    pub(crate) fn told(&self) -> u64 {
+        self.count(TAIL_AT).load(Ordering::Acquire)
+    }
+
+    /// Returns whether the writer finds no room for `bytes` bytes.
+    pub(crate) fn is_full_for(&self, bytes: usize) -> bool {
+        let taken = self.count(HEAD_AT).load(Ordering::Acquire);
+        self.told().wrapping_sub(taken).saturating_add(bytes as u64) > self.data_bytes as u64
+    }
+
     fn count(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at < DATA_AT && at.is_multiple_of(8));
         // SAFETY: `at` is one of the constants above, within the first page of the mapping.

@@ -170,7 +170,7 @@ impl Connection for SshConnection {
 
     fn features(&self) -> u64 {
         let own = feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA);
-        own | feature::THROUGH_SSH | feature::BEATS | self.detour.bits()
+        own | feature::THROUGH_SSH | self.detour.bits()
     }
 
     fn into_socket(self: Box<Self>) -> OwnedFd {

@@ -77,7 +77,7 @@ pub(crate) fn features_are_those_of_the_connection(way: &Way) {
     let (opened, accepted) = meet(way, Some(&key(1)), Some(&key(1)), Verdict::Welcome);
     let (opened, (accepted, features)) = (opened.unwrap(), accepted.unwrap());
     // Only the connecting side knows that it comes through a bridge.
-    let accepting = accepted.features() | feature::THROUGH_SSH | feature::BEATS;
+    let accepting = accepted.features() | feature::THROUGH_SSH;
     assert_eq!(opened.features, opened.stream.features() & accepting);
     assert_eq!(features, opened.features);
     assert_ne!(features & feature::PEERS, 0);

@@ -6,16 +6,15 @@
 //! another connection to the same machine, to a port on which nobody listens, and waits for the
 //! refusal. With the kernel's vsock it also pokes the connection itself: see [`Buffers::poke`]. A
 //! machine that was started anew resets the connection. Behind a monitor, the beats of a worker do
-//! the same.
+//! the same: see [`crate::silence`].
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use penstock_process::Lock;
 
-use super::super::syscall::{Readiness, wait_fd};
 use super::machine::{Machine, Question};
 use super::place::{Buffers, Place};
 use super::vigil::{Signs, Vigil};
@@ -48,7 +47,7 @@ impl Liveness {
     }
 
     fn new(machine: Machine, buffers: Option<Buffers>) -> Self {
-        let vigil = Vigil::new(Instant::now(), buffers.is_some());
+        let vigil = Vigil::new(Instant::now());
         let watch = Lock::new(Watch { vigil, question: None, buffers });
         Self { machine, heard: AtomicBool::new(false), watch }
     }
@@ -58,20 +57,12 @@ impl Liveness {
         self.heard.store(true, Ordering::Relaxed);
     }
 
-    /// Notes that the other end sends beats, and counts as gone after `silence_max` without any
-    /// bytes.
-    pub(super) fn expect_beats(&self, silence_max: Duration) {
-        self.watch.lock().vigil.expect_beats(Instant::now(), silence_max);
-    }
-
     /// Returns whether the other end is known to have vanished. Does not block. Callers ask again
     /// and again while they wait.
     pub(super) fn is_lost(&self, connection: BorrowedFd<'_>) -> bool {
         let mut watch = self.watch.lock();
         let watch = &mut *watch;
-        // Bytes that no thread of this side has taken yet are a beat as well.
-        let heard = self.heard.swap(false, Ordering::Relaxed)
-            || watch.vigil.judges_beats() && is_readable(connection);
+        let heard = self.heard.swap(false, Ordering::Relaxed);
         let answer = watch.question.as_ref().and_then(|it| it.answer(&self.machine));
         let deeds = watch.vigil.look(Instant::now(), Signs { heard, answer });
         if !watch.vigil.is_asking() {
@@ -88,8 +79,4 @@ impl Liveness {
         }
         deeds.is_lost
     }
-}
-
-fn is_readable(connection: BorrowedFd<'_>) -> bool {
-    matches!(wait_fd(connection, Readiness::Readable, Some(Instant::now())), Ok(true))
 }

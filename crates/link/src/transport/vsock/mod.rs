@@ -34,10 +34,6 @@ macro_rules! watched {
         fn note_life(&self) {
             self.liveness.hear();
         }
-
-        fn expect_beats(&self, silence_max: Duration) {
-            self.liveness.expect_beats(silence_max);
-        }
     };
 }
 
@@ -74,10 +70,8 @@ const ACCEPT_TURN: Duration = Duration::from_millis(250);
 
 const NO_SHARED_MEMORY: &str = "vsock shares no memory between two machines";
 
-/// Features of a link over vsock. No kernel vouches for a worker behind a monitor, so the worker
-/// sends beats. A client in a guest cannot see whether the host's end is a monitor.
-const FEATURES: u64 =
-    feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA) | feature::BEATS;
+/// Features of a link over vsock.
+const FEATURES: u64 = feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA);
 
 #[derive(Debug)]
 pub(crate) struct Vsock;

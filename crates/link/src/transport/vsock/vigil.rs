@@ -1,13 +1,10 @@
 //! Decides whether the other end of a connection still lives. Has no I/O and no clock, and serves
 //! both kinds of vsock.
 //!
-//! There are two signs of life beside the bytes of the connection:
-//!
-//! * The kernel of the other machine refuses a connection to a port on which nobody listens. It
-//!   does so even if the programs there are busy or stopped. This side asks for it after some time
-//!   of silence. The machine has vanished if no answer comes in time.
-//! * The worker at the other end sends beats at an interval. The worker or the way to it has
-//!   vanished if none comes for a time. This sign is only for a side that cannot ask.
+//! There is a sign of life beside the bytes of the connection: the kernel of the other machine
+//! refuses a connection to a port on which nobody listens. It does so even if the programs there
+//! are busy or stopped. This side asks for it after some time of silence. The machine has vanished
+//! if no answer comes in time.
 //!
 //! Some monitors never refuse a connection, for example `vhost-device-vsock` 0.3.0. So the first
 //! question comes early, while the machine is known to live. If the machine leaves this question
@@ -28,10 +25,6 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// Time after which a machine is asked again that has left a question unanswered.
 pub(super) const ASK_AGAIN: Duration = Duration::from_secs(60);
 
-/// Longest time between two looks that counts as silence. Nobody waited for the other end in the
-/// rest of that time, or this process was stopped. A waiting thread looks once a second.
-const LOOK_COUNTS_MAX: Duration = Duration::from_secs(2);
-
 #[derive(Debug)]
 pub(super) struct Vigil {
     /// When the other end last gave a sign of life, or this side last doubted its life.
@@ -39,9 +32,6 @@ pub(super) struct Vigil {
     /// When the question was asked to which the answer has not come.
     asked: Option<Instant>,
     refusals: Refusals,
-    /// Whether a machine that refuses connections needs to send no beats.
-    refusals_suffice: bool,
-    silence: Option<Silence>,
 }
 
 /// Whether the machine refuses connections to the port of nobody.
@@ -54,14 +44,6 @@ enum Refusals {
         /// Time at which this became known.
         since: Instant,
     },
-}
-
-/// Time without a sign of life from an end that sends beats.
-#[derive(Debug)]
-struct Silence {
-    looked: Instant,
-    lasts: Duration,
-    max: Duration,
 }
 
 /// Answer to a question.
@@ -98,21 +80,9 @@ pub(super) struct Deeds {
 }
 
 impl Vigil {
-    /// Begins with the connection. `refusals_suffice` says that beats need not be judged if the
-    /// machine refuses connections, because pokes find out the rest.
-    pub(super) fn new(now: Instant, refusals_suffice: bool) -> Self {
-        Self {
-            quiet_since: now,
-            asked: None,
-            refusals: Refusals::NotAsked,
-            refusals_suffice,
-            silence: None,
-        }
-    }
-
-    /// Notes that the other end sends beats, and counts as gone after this time without any bytes.
-    pub(super) fn expect_beats(&mut self, now: Instant, max: Duration) {
-        self.silence = Some(Silence { looked: now, lasts: Duration::ZERO, max });
+    /// Begins with the connection.
+    pub(super) fn new(now: Instant) -> Self {
+        Self { quiet_since: now, asked: None, refusals: Refusals::NotAsked }
     }
 
     /// Returns whether this side has asked and waits for an answer.
@@ -120,18 +90,8 @@ impl Vigil {
         self.asked.is_some()
     }
 
-    /// Returns whether a lack of beats means something.
-    pub(super) fn judges_beats(&self) -> bool {
-        let can_ask = self.refusals == Refusals::Come;
-        self.silence.is_some() && !(can_ask && self.refusals_suffice)
-    }
-
     /// Takes the signs that have come until now.
     pub(super) fn look(&mut self, now: Instant, signs: Signs) -> Deeds {
-        let silent = self.silence.as_mut().is_some_and(|silence| silence.look(now, signs.heard));
-        if silent && self.judges_beats() {
-            return Deeds { is_lost: true, ..Deeds::default() };
-        }
         if signs.heard {
             self.quiet_since = now;
         }
@@ -179,16 +139,6 @@ impl Vigil {
             Answer::Unclear => {}
         }
         false
-    }
-}
-
-impl Silence {
-    /// Returns whether the other end has been silent for too long.
-    fn look(&mut self, now: Instant, heard: bool) -> bool {
-        let gap = now.duration_since(self.looked).min(LOOK_COUNTS_MAX);
-        self.looked = now;
-        self.lasts = if heard { Duration::ZERO } else { self.lasts + gap };
-        self.lasts >= self.max
     }
 }
 

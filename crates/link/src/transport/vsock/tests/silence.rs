@@ -14,7 +14,7 @@ use penstock_wire::{Call as _, Id, U64};
 use super::monitor::{self, Guest};
 use crate::address::Address;
 use crate::error::LinkError;
-use crate::establish::establish;
+use crate::establish::{establish, establish_within};
 use crate::listener::Listener;
 use crate::receiver::{Received, Receiver};
 use crate::sender::Sender;
@@ -71,10 +71,10 @@ impl Through {
 
     /// Makes a link whose client counts a silent worker as gone after [`SILENCE_MAX`].
     fn link(self) -> Linked {
-        self.connecting.expect_beats(SILENCE_MAX);
-        let client = establish(self.connecting, 0, Side::Client, to_client::check).unwrap();
-        let worker = establish(self.accepted, feature::BEATS, Side::Worker, to_worker::check);
-        let worker = worker.unwrap();
+        let (beats, max) = (feature::BEATS, Some(SILENCE_MAX));
+        let client = establish_within(self.connecting, beats, Side::Client, to_client::check, max);
+        let worker = establish(self.accepted, beats, Side::Worker, to_worker::check);
+        let (client, worker) = (client.unwrap(), worker.unwrap());
         Linked { client, worker, guest: self.guest, _folder: self.folder }
     }
 }
@@ -132,7 +132,7 @@ fn a_worker_without_beats_is_lost_and_a_busy_one_is_not() {
     let beats = thread::spawn(move || {
         // The worker's reader is busy in a driver: it takes nothing and answers nothing.
         while ends.recv_timeout(BEAT).is_err() {
-            worker.tend().unwrap();
+            worker.tend(&to_client::Beat {}).unwrap();
         }
         worker
     });
@@ -157,7 +157,7 @@ fn a_worker_without_beats_is_lost_and_a_busy_one_is_not() {
             }
         }
     });
-    assert!(matches!(failure, Err(LinkError::Vanished)), "{failure:?}");
+    assert!(matches!(failure, Err(LinkError::Silent { seconds: 5 })), "{failure:?}");
 }
 
 /// A payload that takes longer than the silence that is allowed. No beat can come while the
@@ -190,13 +190,13 @@ fn a_worker_inside_a_driver_notices_that_its_guest_is_paused() {
     let Linked { client: _client, worker: (worker, _calls), guest, _folder } =
         Through::begin().link();
     hear_answer(&guest, || {
-        worker.tend().unwrap();
+        worker.tend(&to_client::Beat {}).unwrap();
         thread::sleep(Duration::from_millis(200));
     });
     guest.is_paused.store(true, Ordering::Relaxed);
     let mut tended = Ok(());
     wait_for("the loss of a guest", || {
-        tended = worker.tend();
+        tended = worker.tend(&to_client::Beat {});
         tended.is_err()
     });
     assert!(matches!(tended, Err(LinkError::Vanished)), "{tended:?}");

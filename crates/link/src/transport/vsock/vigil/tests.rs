@@ -2,12 +2,8 @@ use penstock_trial::Random;
 
 use super::*;
 
-/// Time of a worker's silence that the tests allow.
-const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Longest time until a loss is known: see [`ANSWER_MAX`] and [`SILENCE_MAX`]. The last look adds
-/// one interval.
+/// Longest time until a loss is known: see [`ANSWER_MAX`]. The last look adds one interval.
 const ASKED_LOSS_MAX_MS: u64 = 8_000;
-const BEATS_LOSS_MAX_MS: u64 = 31_000;
 /// Interval at which a waiting thread looks at most.
 const LOOK_MS_MAX: u64 = 1_000;
 const WORLDS: u64 = 4_000;
@@ -29,27 +25,20 @@ struct World {
     now_ms: u64,
     habits: Habits,
     gone_ms: u64,
-    /// What the machine does after the worker there is gone.
-    answers_when_gone: bool,
     next_word_ms: u64,
     answer_ms: Option<u64>,
 }
 
 impl World {
-    fn new(seed: u64, habits: Habits, refusals_suffice: bool, beats: bool) -> Self {
+    fn new(seed: u64, habits: Habits) -> Self {
         let start = Instant::now();
-        let mut vigil = Vigil::new(start, refusals_suffice);
-        if beats {
-            vigil.expect_beats(start, SILENCE_MAX);
-        }
         Self {
             chance: Random::new(seed),
-            vigil,
+            vigil: Vigil::new(start),
             start,
             now_ms: 0,
             habits,
             gone_ms: u64::MAX,
-            answers_when_gone: false,
             next_word_ms: 0,
             answer_ms: None,
         }
@@ -81,7 +70,7 @@ impl World {
             let within = self.habits.answers_within_ms;
             let late = within.map(|most| self.below(most));
             let at = late.map(|late| self.now_ms + late);
-            self.answer_ms = at.filter(|&at| at <= self.gone_ms || self.answers_when_gone);
+            self.answer_ms = at.filter(|&at| at <= self.gone_ms);
         }
         deeds.is_lost
     }
@@ -100,8 +89,7 @@ impl World {
     /// Ends the other end and returns the time in ms after which this is known, if within `max_ms`.
     fn end(&mut self, max_ms: u64) -> Option<u64> {
         self.gone_ms = self.now_ms;
-        let answers_when_gone = self.answers_when_gone;
-        self.answer_ms = self.answer_ms.filter(|_| answers_when_gone);
+        self.answer_ms = None;
         while self.now_ms - self.gone_ms <= max_ms {
             let pause = self.below(LOOK_MS_MAX) + 1;
             if self.look_after(pause) {
@@ -114,8 +102,6 @@ impl World {
 
 /// Answers that come just in time: a look may be one interval late.
 const IN_TIME: Option<u64> = Some(2_900);
-/// Beats of a worker whose host is overloaded: much later than every 5 s.
-const LATE_BEATS: Option<u64> = Some(25_000);
 
 #[test]
 fn a_machine_that_answers_is_never_lost_and_one_that_vanished_is_soon() {
@@ -123,7 +109,7 @@ fn a_machine_that_answers_is_never_lost_and_one_that_vanished_is_soon() {
         // Busy and idle programs, and those that a debugger has stopped.
         let speaks_within_ms = [Some(500), Some(60_000), None][(seed % 3) as usize];
         let habits = Habits { answers_within_ms: IN_TIME, speaks_within_ms };
-        let mut world = World::new(seed, habits, true, false);
+        let mut world = World::new(seed, habits);
         world.live_until(20_000 + seed * 10);
         let known = world.end(ASKED_LOSS_MAX_MS);
         assert!(known.is_some(), "seed {seed}: not known after {ASKED_LOSS_MAX_MS} ms");
@@ -131,41 +117,10 @@ fn a_machine_that_answers_is_never_lost_and_one_that_vanished_is_soon() {
 }
 
 #[test]
-fn a_worker_with_late_beats_is_never_lost_and_one_that_vanished_is_soon() {
-    for seed in 0..WORLDS {
-        let habits = Habits { answers_within_ms: None, speaks_within_ms: LATE_BEATS };
-        let mut world = World::new(seed, habits, true, true);
-        world.live_until(60_000 + seed * 10);
-        let known = world.end(BEATS_LOSS_MAX_MS);
-        assert!(known.is_some(), "seed {seed}: not known after {BEATS_LOSS_MAX_MS} ms");
-    }
-}
-
-#[test]
-fn a_machine_that_answers_needs_no_beats_if_it_can_be_poked() {
-    for seed in 0..WORLDS {
-        let habits = Habits { answers_within_ms: IN_TIME, speaks_within_ms: None };
-        World::new(seed, habits, true, true).live_until(200_000);
-    }
-}
-
-#[test]
-fn a_machine_that_answers_after_a_new_start_is_lost_without_beats() {
-    for seed in 0..WORLDS {
-        let habits = Habits { answers_within_ms: IN_TIME, speaks_within_ms: LATE_BEATS };
-        let mut world = World::new(seed, habits, false, true);
-        world.answers_when_gone = true;
-        world.live_until(60_000);
-        let known = world.end(BEATS_LOSS_MAX_MS);
-        assert!(known.is_some(), "seed {seed}: not known after {BEATS_LOSS_MAX_MS} ms");
-    }
-}
-
-#[test]
 fn the_silence_of_a_machine_that_never_answers_means_nothing() {
     for seed in 0..WORLDS {
         let habits = Habits { answers_within_ms: None, speaks_within_ms: None };
-        World::new(seed, habits, true, false).live_until(200_000);
+        World::new(seed, habits).live_until(200_000);
     }
 }
 
@@ -174,7 +129,7 @@ fn the_silence_of_a_machine_that_never_answers_means_nothing() {
 fn a_machine_that_answers_only_later_is_asked_again() {
     for seed in 0..WORLDS {
         let habits = Habits { answers_within_ms: None, speaks_within_ms: None };
-        let mut world = World::new(seed, habits, true, false);
+        let mut world = World::new(seed, habits);
         world.live_until(10_000);
         assert!(matches!(world.vigil.refusals, Refusals::DoNotCome { .. }));
         world.habits.answers_within_ms = IN_TIME;
@@ -193,7 +148,7 @@ fn a_machine_that_answers_only_later_is_asked_again() {
 #[test]
 fn a_lack_on_this_side_says_nothing_about_the_machine() {
     let start = Instant::now();
-    let mut vigil = Vigil::new(start, true);
+    let mut vigil = Vigil::new(start);
     for second in 1..100 {
         let now = start + Duration::from_secs(second);
         assert!(vigil.look(now, Signs::default()).ask, "second {second}");
@@ -205,7 +160,7 @@ fn a_lack_on_this_side_says_nothing_about_the_machine() {
 #[test]
 fn a_quiet_connection_is_poked_at_an_interval() {
     let start = Instant::now();
-    let mut vigil = Vigil::new(start, true);
+    let mut vigil = Vigil::new(start);
     let pokes = |second: &u64| {
         let answer = vigil.is_asking().then_some(Answer::Lives);
         vigil.look(start + Duration::from_secs(*second), Signs { heard: false, answer }).poke
