@@ -3,7 +3,7 @@
 mod common;
 use common::*;
 use penstock_cl_sys as cl;
-use penstock_device::{Arg, Context, Mem, Sampler, Want, pixel_bytes};
+use penstock_device::{Arg, Context, Event, Mem, Sampler, Status, Want, pixel_bytes};
 use penstock_trial::{Need, skip};
 use penstock_wire::describe::ImageDescription;
 
@@ -169,6 +169,55 @@ fn hostile_regions_are_refused() {
     }
 }
 
+fn nearest(context: &Context, addressing: u32) -> Sampler {
+    let properties = [
+        (cl::CL_SAMPLER_NORMALIZED_COORDS, 0),
+        (cl::CL_SAMPLER_ADDRESSING_MODE, addressing),
+        (cl::CL_SAMPLER_FILTER_MODE, cl::CL_FILTER_NEAREST),
+    ];
+    Sampler::new(context, &properties.map(|(name, value)| [name, value].map(u64::from)).concat())
+        .unwrap()
+}
+
+/// "After the sampler reference count becomes zero and commands queued for execution on a
+/// command-queue(s) that use sampler have finished, the sampler object is deleted."
+#[test]
+fn what_a_launch_uses_may_be_released_before_it_runs() {
+    let Some((context, queue)) = with_images() else { return };
+    if queue.device().must_not_wait() {
+        return;
+    }
+    let source = "kernel void k(read_only image2d_t a, sampler_t s, write_only image2d_t b) {
+        int2 at = (int2)(get_global_id(0), 0);
+        write_imageui(b, at, read_imageui(a, s, at - (int2)(9, 0)) + (uint4)(1)); }";
+    let shape = description(cl::CL_MEM_OBJECT_IMAGE2D, RGBA8, [8, 1, 1]);
+    let b = Mem::image(&context, READ_WRITE, &shape, None).unwrap();
+    for (addressing, expected) in [(cl::CL_ADDRESS_CLAMP, 1), (cl::CL_ADDRESS_CLAMP_TO_EDGE, 42)] {
+        let gate = Event::user(&context).unwrap();
+        {
+            let kernel = kernel(&context, source, "k");
+            let a = Mem::image(&context, READ_WRITE, &shape, None).unwrap();
+            a.init_image([0; 3], [8, 1, 1], &[41; 32]).unwrap();
+            kernel.set(0, Arg::Mem(Some(&a))).unwrap();
+            kernel.set(1, Arg::Sampler(&nearest(&context, addressing))).unwrap();
+            kernel.set(2, Arg::Mem(Some(&b))).unwrap();
+            queue.launch(&kernel, &range(8), &[&gate], Want::Nothing).unwrap();
+        }
+        queue.flush().unwrap();
+        // They take the place of what was released too early.
+        let others: Vec<Sampler> = [cl::CL_ADDRESS_CLAMP, cl::CL_ADDRESS_CLAMP_TO_EDGE]
+            .into_iter()
+            .filter(|other| *other != addressing)
+            .flat_map(|other| (0..64).map(move |_| other))
+            .map(|other| nearest(&context, other))
+            .collect();
+        gate.complete(Status::OK).unwrap();
+        let result = queue.read_image(&b, [0; 3], [8, 1, 1], &[]).unwrap().wait().unwrap();
+        assert_eq!(result[..], [expected; 32], "addressing mode {addressing:#x}");
+        drop(others);
+    }
+}
+
 #[test]
 fn kernels_read_and_write_images() {
     let Some((context, queue)) = with_images() else { return };
@@ -178,18 +227,7 @@ fn kernels_read_and_write_images() {
     let shape = description(cl::CL_MEM_OBJECT_IMAGE2D, RGBA8, [8, 1, 1]);
     let [a, b] = [(); 2].map(|()| Mem::image(&context, READ_WRITE, &shape, None).unwrap());
     a.init_image([0; 3], [8, 1, 1], &[41; 32]).unwrap();
-    let sampler = Sampler::new(
-        &context,
-        &[
-            u64::from(cl::CL_SAMPLER_NORMALIZED_COORDS),
-            0,
-            u64::from(cl::CL_SAMPLER_ADDRESSING_MODE),
-            u64::from(cl::CL_ADDRESS_CLAMP),
-            u64::from(cl::CL_SAMPLER_FILTER_MODE),
-            u64::from(cl::CL_FILTER_NEAREST),
-        ],
-    )
-    .unwrap();
+    let sampler = nearest(&context, cl::CL_ADDRESS_CLAMP);
     assert!(Sampler::new(&context, &[0, 0]).is_err());
     assert!(Sampler::new(&context, &[1]).is_err());
     kernel.set(0, Arg::Mem(Some(&a))).unwrap();

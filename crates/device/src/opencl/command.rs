@@ -11,7 +11,7 @@ use super::queue::Queue;
 use super::watch::Inside;
 use crate::command::{Command, Source};
 use crate::driver::{DeviceDriver, Kernel as AnyKernel, Mem, QueueDriver, Want};
-use crate::event::{Event, ReadBytes, Reading};
+use crate::event::{Event, EventDriver as _, ReadBytes, Reading};
 use crate::region;
 use crate::staging::Staged;
 
@@ -107,7 +107,9 @@ impl Queue {
         let mut args = kernel.args();
         args.check_local(self.device().limits().local)?;
         args.hold()?;
-        let launched = self.enqueue_with(waits, want, |length, list, event| {
+        let samplers = args.samplers();
+        let follow = if samplers.is_empty() { want } else { Want::Event };
+        let launched = self.enqueue_with(waits, follow, |length, list, event| {
             // SAFETY: queue, kernel and the memory among its arguments live; the sizes have three
             // entries, of which the driver reads `dims`, and the space has been checked, so `dims`
             // is at most 3; `enqueue_with` made list and event.
@@ -126,7 +128,13 @@ impl Queue {
             }
         });
         args.let_go();
-        launched
+        match launched {
+            Ok(Some(event)) if !samplers.is_empty() => {
+                event.clone().on_complete(Box::new(move |_, _| drop(samplers)));
+                Ok((want == Want::Event).then_some(event))
+            }
+            launched => launched,
+        }
     }
 
     /// `clEnqueueBarrierWithWaitList`.

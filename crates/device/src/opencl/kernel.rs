@@ -53,6 +53,8 @@ pub(super) struct Args {
     mems: Vec<Option<Weak<memory::Inner>>>,
     /// Index and size of local-memory arguments.
     locals: Vec<(usize, u64)>,
+    /// Index and value of samplers. Few kernels have any.
+    samplers: Vec<(usize, driver::Sampler)>,
     /// Memory that is kept while a launch is enqueued; a field, so that its allocation is reused.
     held: Vec<Mem>,
 }
@@ -185,7 +187,7 @@ impl KernelDriver for Kernel {
         let raw = unsafe { clone(self.raw(), &mut code) };
         let raw = OwnedKernel::take(api::made(raw, code)?);
         let (takes, mems, locals) = (args.takes.clone(), args.mems.clone(), args.locals.clone());
-        let args = Args { takes, mems, locals, held: Vec::new() };
+        let args = Args { takes, mems, locals, samplers: args.samplers.clone(), held: Vec::new() };
         Ok(Box::new(Self { raw, context: self.context.clone(), args: Lock::new(args) }))
     }
 
@@ -222,6 +224,10 @@ impl KernelDriver for Kernel {
         if let Arg::Local(bytes) = arg {
             args.locals.retain(|(known, _)| *known != place);
             args.locals.push((place, bytes));
+        }
+        if let Arg::Sampler(sampler) = arg {
+            args.samplers.retain(|(known, _)| *known != place);
+            args.samplers.push((place, sampler.clone()));
         }
         Ok(())
     }
@@ -352,6 +358,13 @@ impl Args {
             }
         }
         Ok(())
+    }
+
+    /// Returns the samplers among the arguments. PoCL 3.1 keeps none of them for a launch, so the
+    /// caller must keep them until the launch has ended: "after the ... commands queued for
+    /// execution on a queue(s) that use sampler have finished, the sampler object is deleted".
+    pub(super) fn samplers(&self) -> Vec<driver::Sampler> {
+        self.samplers.iter().map(|(_, sampler)| sampler.clone()).collect()
     }
 
     pub(super) fn let_go(&mut self) {
