@@ -298,6 +298,34 @@ TEST(what_does_nothing_passes_a_held_command) {
     release_idle(&all);
 }
 
+/* A migration or marker waits for its wait list, and neither waits for the other commands of an
+ * out-of-order queue nor fails with them. */
+TEST(what_does_nothing_waits_for_its_wait_list_only) {
+    if (on_pocl()) test_skip("PoCL 3.1 hangs behind a held command of an out-of-order queue");
+    cl_command_queue own = out_of_order();
+    cl_uint word = 7;
+    cl_event gate = make_user_event(context), filled, held, moved[3];
+    cl_mem a = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL),
+           b = make_buffer(context, CL_MEM_READ_WRITE, 64, NULL);
+    OK(clEnqueueFillBuffer(own, b, &word, 4, 0, 64, 1, &gate, &held));
+    OK(clEnqueueFillBuffer(own, a, &word, 4, 0, 64, 0, NULL, &filled));
+    OK(clEnqueueMigrateMemObjects(own, 1, &a, 0, 1, &filled, &moved[0]));
+    OK(clEnqueueMigrateMemObjects(own, 1, &a, 0, 0, NULL, &moved[1]));
+    OK(clEnqueueMarkerWithWaitList(own, 1, &filled, &moved[2]));
+    OK(clFlush(own));
+    OK(clWaitForEvents(3, moved));
+    CHECK(status_of(held) > CL_COMPLETE);
+    OK(clSetUserEventStatus(gate, -5));
+    OK(clFinish(own));
+    CHECK(status_of(held) < 0);
+    for (int i = 0; i < 3; i++) CHECK(status_of(moved[i]) == CL_COMPLETE);
+    cl_event all[] = {gate, filled, held, moved[0], moved[1], moved[2]};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) OK(clReleaseEvent(all[i]));
+    OK(clReleaseMemObject(a));
+    OK(clReleaseMemObject(b));
+    OK(clReleaseCommandQueue(own));
+}
+
 /* A queue that is created during a blocking write follows the write. This does not affect commands
  * that a user event holds back. */
 TEST(a_new_queue_leaves_a_held_command_open) {

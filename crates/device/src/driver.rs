@@ -11,7 +11,6 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use penstock_process::Lock;
 use penstock_wire::IndexSpace;
 use penstock_wire::cuda;
 use penstock_wire::describe::{BuildReport, ImageDescription, Info, Timers};
@@ -441,9 +440,6 @@ pub(crate) struct QueueParts {
     pub(crate) context: Context,
     pub(crate) device: Device,
     pub(crate) properties: u64,
-    /// The last barrier of an out-of-order queue whose context shares host memory. Commands that do
-    /// nothing never reach the driver, and must wait for it nevertheless.
-    pub(crate) last_barrier: Lock<Option<Event>>,
 }
 
 pub(crate) struct MemParts {

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use penstock_cl_sys::{
-    CL_QUEUE_ON_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE,
-};
-use penstock_process::Lock;
+use penstock_cl_sys::{CL_QUEUE_ON_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE};
 use penstock_wire::IndexSpace;
 use penstock_wire::status::Status;
 
@@ -44,13 +41,7 @@ impl Queue {
         properties: u64,
     ) -> Self {
         let (context, device) = (context.clone(), device.clone());
-        Self(Arc::new(QueueParts {
-            driver,
-            context,
-            device,
-            properties,
-            last_barrier: Lock::default(),
-        }))
+        Self(Arc::new(QueueParts { driver, context, device, properties }))
     }
 
     pub fn context(&self) -> &Context {
@@ -63,11 +54,6 @@ impl Queue {
 
     pub fn is_out_of_order(&self) -> bool {
         self.0.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE != 0
-    }
-
-    /// Whether events of its commands have times.
-    fn profiles(&self) -> bool {
-        self.0.properties & CL_QUEUE_PROFILING_ENABLE != 0
     }
 
     /// Whether it is a queue on the device, which takes no commands from the host.
@@ -180,6 +166,9 @@ impl Queue {
     /// # Errors
     /// The driver's error.
     pub fn marker(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
+        if !waits.is_empty() {
+            return self.pass(waits, want);
+        }
         self.enqueue(Command::Marker, waits, want)
     }
 
@@ -188,13 +177,7 @@ impl Queue {
     /// # Errors
     /// The driver's error.
     pub fn barrier(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
-        if !self.is_out_of_order() || !self.context().shares_host_memory() {
-            return self.enqueue(Command::Barrier, waits, want);
-        }
-        let barrier = self.enqueue(Command::Barrier, waits, Want::Event)?;
-        // Each barrier waits for the one before it, so the last one stands for all.
-        self.0.last_barrier.lock().clone_from(&barrier);
-        Ok(barrier.filter(|_| want == Want::Event))
+        self.enqueue(Command::Barrier, waits, want)
     }
 
     /// `clEnqueueMigrateMemObjects`.
@@ -210,43 +193,20 @@ impl Queue {
     ) -> Result<Option<Event>, Status> {
         self.expect_same_context(mems)?;
         if self.context().shares_host_memory() {
-            return self.stay(waits, want);
+            // Nothing moves, because the devices work on this process's memory. PoCL 3.1 would
+            // return an event without a reference for the caller.
+            return self.pass(waits, want);
         }
         self.enqueue(Command::Migrate { mems, flags }, waits, want)
     }
 
-    /// Migrates nothing, because the devices work on this process's memory. PoCL 3.1 would return
-    /// an event without a reference for the caller.
-    fn stay(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
-        if !waits.is_empty() || !self.is_out_of_order() {
-            return self.marker(waits, want);
+    /// Does nothing, in its turn.
+    fn pass(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
+        if self.is_out_of_order() && self.device().0.driver.runs_tasks() {
+            // In PoCL 3.1 a marker waits for all earlier commands of the queue, even if it has a
+            // wait list, and fails with them.
+            return self.enqueue(Command::Task(Box::new(|| ())), waits, want);
         }
-        if self.profiles() && self.device().must_not_wait() {
-            return self.marker(&[], want);
-        }
-        // A marker without a wait list would wait for all earlier commands. In PoCL 3.1 so does a
-        // marker with a wait list, but a barrier with a wait list does not.
-        let turn = Event::user(self.context())?;
-        self.complete_after_barrier(&turn)?;
-        if self.profiles() {
-            return self.enqueue(Command::Barrier, &[&turn], want);
-        }
-        Ok((want == Want::Event).then_some(turn))
-    }
-
-    /// Completes a user event once the last barrier has ended. "The barrier command ... blocks
-    /// command execution, that is, any following commands enqueued after it do not execute until it
-    /// completes": a failed barrier has ended, too.
-    fn complete_after_barrier(&self, turn: &Event) -> Result<(), Status> {
-        let barrier = self.0.last_barrier.lock().clone();
-        let Some(barrier) = barrier.filter(|barrier| barrier.status().0 > 0) else {
-            return turn.complete(Status::OK);
-        };
-        let turn = turn.clone();
-        barrier.on_complete(Box::new(move |_, _| {
-            // If the context is gone, nothing waits for the event.
-            _ = turn.complete(Status::OK);
-        }));
-        Ok(())
+        self.enqueue(Command::Marker, waits, want)
     }
 }

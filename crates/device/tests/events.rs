@@ -107,6 +107,44 @@ fn a_migration_waits_for_the_barrier_before_it_only() {
     }
 }
 
+/// A command of the queue that a migration or marker does not wait for may take long, and may fail.
+#[test]
+fn what_does_nothing_waits_for_its_wait_list_only() {
+    type Enqueue = fn(&Queue, &Mem, &[&Event]) -> Event;
+    let migrate: Enqueue =
+        |queue, mem, waits| queue.migrate(&[mem], 0, waits, Want::Event).unwrap().unwrap();
+    let mark: Enqueue = |queue, _, waits| queue.marker(waits, Want::Event).unwrap().unwrap();
+    for enqueue in [migrate, mark] {
+        waits_for_its_wait_list_only(enqueue);
+    }
+}
+
+fn waits_for_its_wait_list_only(enqueue: fn(&Queue, &Mem, &[&Event]) -> Event) {
+    for properties in [OUT_OF_ORDER, OUT_OF_ORDER | PROFILING] {
+        let Some((context, queue)) = first_that_waits(properties) else { return };
+        let mem = Mem::buffer(&context, READ_WRITE, 4).unwrap();
+        let [gate, own] = [(); 2].map(|()| Event::user(&context).unwrap());
+        let held = queue.write(&mem, 0, staged(&[1, 2, 3, 4]), &[&gate], Want::Event);
+        let held = held.unwrap().unwrap();
+        let passed = enqueue(&queue, &mem, &[&own]);
+        let told = completion(&passed);
+        queue.flush().unwrap();
+        assert!(told.recv_timeout(Duration::from_millis(50)).is_err(), "it has a wait list");
+        own.complete(Status::OK).unwrap();
+        assert_eq!(told.recv_timeout(patience()).unwrap().0, Status::OK);
+        assert!(held.status().0 > 0, "nothing makes it wait for the other command");
+        let (behind, behind_too) = (Event::user(&context).unwrap(), completion(&held));
+        let fails = enqueue(&queue, &mem, &[&held, &behind]);
+        let spared = enqueue(&queue, &mem, &[&behind]);
+        let [fails, spared] = [fails, spared].map(|event| completion(&event));
+        gate.complete(Status(-5)).unwrap();
+        assert_eq!(behind_too.recv_timeout(patience()).unwrap().0, Status::WAIT_LIST_FAILED);
+        behind.complete(Status::OK).unwrap();
+        assert_eq!(fails.recv_timeout(patience()).unwrap().0, Status::WAIT_LIST_FAILED);
+        assert_eq!(spared.recv_timeout(patience()).unwrap().0, Status::OK);
+    }
+}
+
 #[test]
 fn what_waits_for_a_failure_fails_with_the_code_of_the_specification() {
     for properties in [0, PROFILING, OUT_OF_ORDER] {
