@@ -11,7 +11,7 @@ import time
 from patience import PATIENCE_S
 
 MAGIC = b"PENSTOCK"
-VERSION = 4
+VERSION = 5
 CLIENT, PEER, CONTROL, SURVEY = 1, 2, 3, 4
 (
     WELCOME,
