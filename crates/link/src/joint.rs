@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use penstock_process::Lock;
-use penstock_wire::Header;
 
 use crate::arena::Arena;
 use crate::error::LinkError;
@@ -14,7 +13,7 @@ use crate::fork::Owner;
 use crate::silence::Silence;
 use crate::stream::Stream;
 use crate::trace::LinkTrace;
-use crate::transport::rings::ring::Map;
+use crate::transport::rings::ring::{Map, STEP_BYTES};
 use crate::transport::syscall::{LOOK_EVERY, Readiness};
 
 /// Time after which a sender that waits for room calls `on_stall`: the peer may be waiting until
@@ -147,6 +146,11 @@ impl Joint {
 
     /// Checks that the peer has neither vanished nor fallen silent. Costs system calls.
     pub(crate) fn look(&self) -> Result<(), LinkError> {
+        self.look_at(Instant::now())
+    }
+
+    /// Like [`Joint::look`]. Tests give a time of their own.
+    pub(crate) fn look_at(&self, now: Instant) -> Result<(), LinkError> {
         if self.stream.vanished() {
             self.close();
             return Err(LinkError::Vanished);
@@ -154,7 +158,7 @@ impl Joint {
         let Some(watch) = self.watch.get() else { return Ok(()) };
         let mut watch = watch.lock();
         let heard = self.heard.swap(false, Relaxed) | self.has_come(&mut watch);
-        if !watch.silence.look(Instant::now(), heard) {
+        if !watch.silence.look(now, heard) {
             return Ok(());
         }
         _ = self.silent_for.set(watch.silence.max().as_secs());
@@ -164,13 +168,14 @@ impl Joint {
     }
 
     /// Returns whether the peer has sent bytes that no thread of this side has taken yet, or could
-    /// send none because nobody takes any.
+    /// send none because nobody takes any. A peer in the middle of a frame sends no beat, and waits
+    /// for room for up to [`STEP_BYTES`] bytes.
     fn has_come(&self, watch: &mut Watch) -> bool {
         let Some(back) = &self.back else {
             return matches!(self.stream.wait(Readiness::Readable, Some(Instant::now())), Ok(true));
         };
         let before = std::mem::replace(&mut watch.told, back.told());
-        before != watch.told || back.is_full_for(size_of::<Header>())
+        before != watch.told || back.is_full_for(STEP_BYTES)
     }
 
     /// Returns the reason of an end that this side brought about because the peer fell silent.

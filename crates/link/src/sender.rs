@@ -204,6 +204,12 @@ impl Sender {
         self.handle.0.joint.look()
     }
 
+    /// Looks for signs of life at a time that a test gives.
+    #[cfg(test)]
+    pub(crate) fn look_at(&self, now: Instant) -> Result<(), LinkError> {
+        self.handle.0.joint.look_at(now)
+    }
+
     /// Sends a sign of life to the peer, and checks whether the peer has vanished. Does not block.
     /// A thread of a worker calls this every [`BEAT_MS`], because the thread that serves the link
     /// may be inside a driver.

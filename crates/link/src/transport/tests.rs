@@ -134,8 +134,10 @@ macro_rules! links_over {
                 sleepers_are_always_woken,
             ]
             silence: [
-                a_peer_that_stops_is_given_up_by_readers_and_writers,
+                a_peer_that_beats_is_kept_until_it_stops,
                 a_reader_that_was_away_gives_nobody_up,
+                a_peer_that_finds_no_room_is_kept,
+                a_peer_that_stops_is_given_up_by_readers_and_writers,
             ]
             closing: [
                 a_hang_up_wakes_both_ends,

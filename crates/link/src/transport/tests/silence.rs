@@ -1,4 +1,5 @@
-//! Peers that send beats, and peers that were stopped.
+//! Peers that send beats, and peers that were stopped. Where a peer must not be lost, the test
+//! gives the time, so that a busy host changes nothing.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,86 +9,101 @@ use penstock_wire::calls::to_client::Beat;
 use penstock_wire::hello::feature;
 
 use super::support::{in_time, pattern, soon};
-use super::{Way, bulk};
+use super::{End, Way, bulk};
 use crate::error::LinkError;
 use crate::receiver::{Received, Receiver};
+use crate::sender::Sender;
 use crate::wait::Patience;
 
-/// Silence that these tests allow. A waiting thread looks once a second.
+/// Silence that these tests allow.
 const SILENCE_MAX: Duration = Duration::from_secs(4);
-/// Time between two beats. A busy host may add seven times as much.
-const BEAT: Duration = Duration::from_millis(500);
+/// Time between two looks of a thread that waits.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks in which a peer would be lost several times.
+const MANY_LOOKS: u32 = 50;
 /// More than a link holds.
 const MUCH_BYTES: usize = 64 << 20;
 
+fn links(way: &Way) -> (End, End) {
+    way.links_within(way.features | feature::BEATS, Some(SILENCE_MAX))
+}
+
 fn hear(receiver: &mut Receiver) -> Result<Received, LinkError> {
-    receiver.receive(Patience::Until(soon()), &mut |_, _| Ok(()))
+    receiver.receive(Patience::Until(soon()), &mut |_, payload| payload.read_all().map(|_| ()))
 }
 
-fn hear_the_end(receiver: &mut Receiver) -> LinkError {
-    in_time("the loss of a peer", || {
-        loop {
-            match hear(receiver) {
-                // Beats were on their way.
-                Ok(Received::Frame) => {}
-                Ok(Received::TimedOut) => panic!("the peer is not given up"),
-                Err(error) => break error,
-            }
+/// Looks until the peer is lost. Returns how many looks that took.
+fn looks_until_lost(sender: &Sender, mut now: Instant) -> u32 {
+    for look in 1..=MANY_LOOKS {
+        now += LOOK;
+        if let Err(end) = sender.look_at(now) {
+            assert_silent(&end);
+            return look;
         }
-    })
-}
-
-/// The peer takes nothing while it lives, as a worker inside a driver. Nobody gives it up then.
-pub(crate) fn a_peer_that_stops_is_given_up_by_readers_and_writers(way: &Way) {
-    let features = way.features | feature::BEATS;
-    let ((sender, mut receiver), (worker, _calls)) = way.links_within(features, Some(SILENCE_MAX));
-    let (stop, stopped) = mpsc::channel::<()>();
-    let beats = thread::spawn(move || {
-        while stopped.recv_timeout(BEAT).is_err() {
-            worker.tend(&Beat {}).unwrap();
-        }
-        worker
-    });
-    let writer = thread::spawn(move || {
-        let sent = sender.send(&bulk(1), &[], &pattern(1, MUCH_BYTES));
-        (sent, sender)
-    });
-    let busy_until = Instant::now() + SILENCE_MAX * 3 / 2;
-    while Instant::now() < busy_until {
-        assert_eq!(hear(&mut receiver).expect("lost while it beats"), Received::Frame);
     }
-    assert!(!writer.is_finished(), "the link takes everything");
-    stop.send(()).unwrap();
-    let _worker = beats.join().unwrap();
-    let seconds = SILENCE_MAX.as_secs();
-    let end = hear_the_end(&mut receiver);
-    assert!(matches!(end, LinkError::Silent { seconds: it } if it == seconds), "{end:?}");
-    let (sent, sender) = in_time("the end of a writer", || writer.join().unwrap());
-    assert!(matches!(sent, Err(LinkError::Silent { seconds: it }) if it == seconds), "{sent:?}");
+    panic!("the peer is not given up");
+}
+
+fn assert_silent(end: &LinkError) {
+    let max = SILENCE_MAX.as_secs();
+    assert!(matches!(end, LinkError::Silent { seconds } if *seconds == max), "{end:?}");
+}
+
+pub(crate) fn a_peer_that_beats_is_kept_until_it_stops(way: &Way) {
+    let ((sender, mut receiver), (worker, _calls)) = links(way);
+    let mut now = Instant::now();
+    for _ in 0..MANY_LOOKS {
+        worker.tend(&Beat {}).unwrap();
+        assert_eq!(hear(&mut receiver).unwrap(), Received::Frame);
+        now += LOOK;
+        sender.look_at(now).expect("lost while it beats");
+    }
+    assert_eq!(looks_until_lost(&sender, now), 4, "{SILENCE_MAX:?} without a byte");
+    assert_silent(&hear(&mut receiver).unwrap_err());
     assert!(sender.check_peer().is_err());
 }
 
 /// A program that computes for long, or that is stopped, looks rarely. It finds the beats that came
 /// meanwhile, and takes none of its own absence for the silence of its peer.
 pub(crate) fn a_reader_that_was_away_gives_nobody_up(way: &Way) {
-    let features = way.features | feature::BEATS;
-    let ((sender, mut receiver), (worker, _calls)) = way.links_within(features, Some(SILENCE_MAX));
+    let ((sender, mut receiver), (worker, _calls)) = links(way);
+    let absence = Duration::from_secs(3_600);
+    let mut now = Instant::now() + absence;
     worker.tend(&Beat {}).unwrap();
-    thread::sleep(SILENCE_MAX * 3 / 2);
-    sender.check_peer().unwrap();
+    sender.look_at(now).expect("the own absence counts");
     assert_eq!(hear(&mut receiver).unwrap(), Received::Frame);
-    thread::sleep(SILENCE_MAX * 3 / 2);
-    sender.check_peer().unwrap();
-    worker.tend(&Beat {}).unwrap();
-    assert_eq!(hear(&mut receiver).unwrap(), Received::Frame);
-    // Without anything for the reader to take, a thread that only polls finds the silence as well.
-    let end = in_time("the loss of a peer", || {
-        loop {
-            thread::sleep(BEAT);
-            if let Err(end) = sender.check_peer() {
-                break end;
-            }
-        }
+    // Notes that the reader has heard something.
+    sender.look_at(now).unwrap();
+    now += absence;
+    sender.look_at(now).expect("the own absence counts");
+    // Only 2 s of the second absence counted.
+    assert_eq!(looks_until_lost(&sender, now), 2);
+}
+
+/// A worker in the middle of a frame waits for room and can send no beat meanwhile.
+pub(crate) fn a_peer_that_finds_no_room_is_kept(way: &Way) {
+    let ((sender, mut receiver), (worker, _calls)) = links(way);
+    let (tell, stalled) = mpsc::channel();
+    worker.on_stall(move || _ = tell.send(()));
+    let sending = thread::spawn(move || {
+        worker.send(&bulk(1), &[], &pattern(1, MUCH_BYTES)).unwrap();
+        worker.flush().unwrap();
+        worker
     });
-    assert!(matches!(end, LinkError::Silent { .. }), "{end:?}");
+    in_time("a writer without room", || stalled.recv().unwrap());
+    let mut now = Instant::now();
+    for _ in 0..MANY_LOOKS {
+        now += LOOK;
+        sender.look_at(now).expect("lost although nobody takes what it sends");
+    }
+    assert_eq!(hear(&mut receiver).unwrap(), Received::Frame);
+    let _worker = in_time("the end of a writer", || sending.join().unwrap());
+}
+
+pub(crate) fn a_peer_that_stops_is_given_up_by_readers_and_writers(way: &Way) {
+    let ((_sender, mut receiver), _stopped) = links(way);
+    let ((sender, _receiver), _stopped_too) = links(way);
+    let writer = thread::spawn(move || sender.send(&bulk(1), &[], &pattern(1, MUCH_BYTES)));
+    assert_silent(&in_time("the end of a reader", || hear(&mut receiver)).unwrap_err());
+    assert_silent(&in_time("the end of a writer", || writer.join().unwrap()).unwrap_err());
 }
