@@ -376,7 +376,7 @@ impl Events<'_> {
             if now >= beat_at {
                 beat_at = now + BEAT_EVERY;
                 session = session.or_else(|| self.start.try_recv().ok());
-                if let Some(Err(why)) = session.as_ref().map(|session| session.tend(beats, now)) {
+                if let Some(Err(why)) = session.as_ref().map(|session| session.tend(beats)) {
                     return Watched::Ended(why);
                 }
             }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use penstock_link::{LinkError, Outbox, Stream};
 use penstock_process::Lock;
@@ -51,8 +50,10 @@ const JOBS_MAX: usize = limits::EVENTS_PER_SESSION_MAX;
 /// thread's time. A daemon listens on one or two; more are names of a host with many networks.
 const ADDRESSES_MAX: usize = 16;
 
-/// Longest time until the daemon has taken a ticket: as for its connections to other nodes.
-const ADMISSION_MAX: Duration = Duration::from_millis(2 * limits::HELLO_MS_MAX);
+/// Looks after which a ticket is given up that the daemon has not taken. A look comes with each
+/// beat, so the daemon had twice [`limits::HELLO_MS_MAX`], as for its connections to other nodes. A
+/// number of looks cannot take the time in which this worker was stopped for the daemon's.
+const ADMISSION_LOOKS_MAX: u64 = 2 * limits::HELLO_MS_MAX / limits::BEAT_MS + 1;
 
 /// The other workers of the client.
 #[derive(Default)]
@@ -88,8 +89,8 @@ struct Admission {
     guest: Guest,
     /// Answered when the daemon knows the ticket.
     request: Id<kind::Request>,
-    /// When the daemon was asked, or `None` if it has answered.
-    asked: Option<Instant>,
+    /// Number of looks since the daemon was asked, or `None` if it has answered.
+    looks: Option<u64>,
 }
 
 impl Peers {
@@ -177,15 +178,22 @@ impl Peers {
     ) -> Option<Id<kind::Request>> {
         let mut tickets = self.tickets.lock();
         let admission = tickets.get_mut(ticket)?;
-        admission.asked.take().map(|_| admission.request)
+        admission.looks.take().map(|_| admission.request)
     }
 
-    /// Forgets the tickets that the daemon has not taken in time, because it is stopped. Returns
-    /// whom they were to admit, and the requests.
-    pub(super) fn give_up_admissions(&self, now: Instant) -> Vec<(Guest, Id<kind::Request>)> {
-        let is_late = |asked: Instant| now.saturating_duration_since(asked) >= ADMISSION_MAX;
+    /// Looks for tickets that the daemon has not taken in time, because it is stopped, and forgets
+    /// them. Returns whom they were to admit, and the requests.
+    pub(super) fn give_up_admissions(&self) -> Vec<(Guest, Id<kind::Request>)> {
         let mut tickets = self.tickets.lock();
-        let late = tickets.extract_if(|_, admission| admission.asked.is_some_and(is_late));
+        let late = tickets.extract_if(|ticket, admission| {
+            let Some(looks) = &mut admission.looks else { return false };
+            *looks += 1;
+            let is_late = *looks >= ADMISSION_LOOKS_MAX;
+            if let Some(daemon) = self.setup.admissions.as_ref().filter(|_| is_late) {
+                daemon.forget(ticket);
+            }
+            is_late
+        });
         late.map(|(_, admission)| (admission.guest, admission.request)).collect()
     }
 
@@ -224,8 +232,8 @@ impl Peers {
                     Guest::Member(..) | Guest::Stranger(_) => Ok(Err(Status::OUT_OF_RESOURCES)),
                 };
             }
-            let asked = Some(Instant::now());
-            if tickets.insert(ticket, Admission { guest, request, asked }).is_some() {
+            let admission = Admission { guest, request, looks: Some(0) };
+            if tickets.insert(ticket, admission).is_some() {
                 return Err(FrameError::BadPayload("a ticket that was told before"));
             }
         }
@@ -288,19 +296,24 @@ impl fmt::Debug for PeerSetup {
 mod tests {
     use super::*;
 
-    struct Silent;
+    /// A daemon that takes no ticket. Notes which ones it is to forget.
+    #[derive(Default)]
+    struct Silent(Lock<Vec<[u8; TICKET_BYTES]>>);
 
     impl Admissions for Silent {
         fn admit(&self, _: &[u8; TICKET_BYTES]) -> bool {
             true
         }
 
-        fn forget(&self, _: &[u8; TICKET_BYTES]) {}
+        fn forget(&self, ticket: &[u8; TICKET_BYTES]) {
+            self.0.lock().push(*ticket);
+        }
     }
 
     #[test]
     fn a_ticket_that_the_daemon_does_not_take_is_given_up_once() {
-        let peers = Peers::new(PeerSetup { dialer: None, admissions: Some(Arc::new(Silent)) });
+        let daemon = Arc::new(Silent::default());
+        let peers = Peers::new(PeerSetup { dialer: None, admissions: Some(daemon.clone()) });
         let [known, late] = [1, 2];
         for number in [known, late] {
             let guest = Guest::Peer(Id::new(u64::from(number)));
@@ -309,12 +322,18 @@ mod tests {
         }
         let known_request = peers.admission_request(&[known; TICKET_BYTES]);
         assert_eq!(known_request, Some(Id::new(u64::from(known))));
-        let now = Instant::now();
-        assert!(peers.give_up_admissions(now).is_empty());
-        let given_up = peers.give_up_admissions(now + ADMISSION_MAX);
+        // However long this worker was stopped, it looks once when it goes on.
+        for _ in 1..ADMISSION_LOOKS_MAX {
+            assert!(peers.give_up_admissions().is_empty());
+        }
+        assert!(daemon.0.lock().is_empty());
+        let given_up = peers.give_up_admissions();
         let requests: Vec<_> = given_up.into_iter().map(|(_, request)| request).collect();
         assert_eq!(requests, [Id::new(u64::from(late))]);
-        assert!(peers.give_up_admissions(now + ADMISSION_MAX * 2).is_empty());
+        assert_eq!(*daemon.0.lock(), [[late; TICKET_BYTES]]);
+        for _ in 0..ADMISSION_LOOKS_MAX {
+            assert!(peers.give_up_admissions().is_empty());
+        }
         // An answer that comes too late answers nothing, and the ticket admits nobody.
         assert_eq!(peers.admission_request(&[late; TICKET_BYTES]), None);
         assert!(peers.take_guest(&[late; TICKET_BYTES]).is_none());

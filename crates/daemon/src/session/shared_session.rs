@@ -110,12 +110,13 @@ impl SharedSession {
     ///
     /// # Errors
     /// Fails if the link to the client has ended.
-    pub(crate) fn tend(self: &Arc<Self>, beats: bool, now: Instant) -> Result<(), LinkError> {
-        self.give_up_admissions(now);
+    pub(crate) fn tend(self: &Arc<Self>, beats: bool) -> Result<(), LinkError> {
         // The threads that serve the links to other workers find out whether these have ended.
         self.peers.tend();
         self.grants.tend();
-        if beats { self.outbox.tend(&to_client::Beat {}) } else { Ok(()) }
+        let tended = if beats { self.outbox.tend(&to_client::Beat {}) } else { Ok(()) };
+        self.give_up_admissions();
+        tended
     }
 
     /// Ends the waits of this session. Tells a client that broke the protocol why the session ends.

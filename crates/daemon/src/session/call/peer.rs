@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Instant;
 
 use penstock_device::Times;
 use penstock_link::{Body, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
@@ -24,16 +23,29 @@ impl SharedSession {
         }
     }
 
-    /// Gives up what waits for tickets that the daemon has not taken in time.
-    pub(in crate::session) fn give_up_admissions(self: &Arc<Self>, now: Instant) {
-        for (guest, request) in self.peers.give_up_admissions(now) {
-            match guest {
-                Guest::Peer(peer) => self.lose_peer(peer),
-                Guest::Stranger(peer) => self.lose_stranger(peer),
-                Guest::Member(..) => {}
-            }
-            self.reply::<()>(request, &Err(Status::NODE_LOST));
+    /// Gives up what waits for tickets that the daemon has not taken in time. A thread of its own
+    /// ends the events behind them: that may enter a driver, and the caller's thread beats.
+    pub(in crate::session) fn give_up_admissions(self: &Arc<Self>) {
+        let late = self.peers.give_up_admissions();
+        if late.is_empty() {
+            return;
         }
+        let shared = self.clone();
+        let end = late.clone();
+        let lose = move || end.into_iter().for_each(|it| shared.lose_admission(it));
+        if let Err(error) = thread::Builder::new().name("admissions".into()).spawn(lose) {
+            self.complain("what waits for the daemon finds no thread", &error);
+            late.into_iter().for_each(|it| self.lose_admission(it));
+        }
+    }
+
+    fn lose_admission(self: &Arc<Self>, (guest, request): (Guest, Id<kind::Request>)) {
+        match guest {
+            Guest::Peer(peer) => self.lose_peer(peer),
+            Guest::Stranger(peer) => self.lose_stranger(peer),
+            Guest::Member(..) => {}
+        }
+        self.reply::<()>(request, &Err(Status::NODE_LOST));
     }
 
     /// Links another worker that has come with a ticket.
@@ -45,13 +57,19 @@ impl SharedSession {
             Guest::Member(heap, member) => return self.member_arrived(heap, member, stream),
             Guest::Stranger(peer) => return self.stranger_arrived(peer, stream),
         };
-        let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
-        match linked.and_then(|link| self.link_peer(peer, link)) {
-            Ok(()) => {}
-            Err(error) => {
-                self.complain("a peer did not come", &error);
-                self.lose_peer(peer);
+        // Messages for the peer may have waited. What sends them may end events, and so enter a
+        // driver; the caller's thread beats.
+        let shared = self.clone();
+        let link = move || {
+            let linked = penstock_link::establish(stream, 0, Side::Worker, to_peer::check);
+            if let Err(error) = linked.and_then(|link| shared.link_peer(peer, link)) {
+                shared.complain("a peer did not come", &error);
+                shared.lose_peer(peer);
             }
+        };
+        if let Err(error) = thread::Builder::new().name("arrival".into()).spawn(link) {
+            self.complain("a peer finds no thread", &error);
+            self.lose_peer(peer);
         }
     }
 
