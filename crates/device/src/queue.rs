@@ -200,13 +200,24 @@ impl Queue {
         self.enqueue(Command::Migrate { mems, flags }, waits, want)
     }
 
-    /// Does nothing, in its turn.
+    /// Does nothing, in its turn. In an out-of-order queue it waits for `waits` and for barriers
+    /// only.
     fn pass(&self, waits: &[&Event], want: Want) -> Result<Option<Event>, Status> {
-        if self.is_out_of_order() && self.device().0.driver.runs_tasks() {
+        if !self.is_out_of_order() {
+            return self.enqueue(Command::Marker, waits, want);
+        }
+        if self.device().0.driver.runs_tasks() {
             // In PoCL 3.1 a marker waits for all earlier commands of the queue, even if it has a
             // wait list, and fails with them.
             return self.enqueue(Command::Task(Box::new(|| ())), waits, want);
         }
-        self.enqueue(Command::Marker, waits, want)
+        if !waits.is_empty() {
+            return self.enqueue(Command::Marker, waits, want);
+        }
+        // "If event_wait_list is NULL, then this particular command waits until all previous
+        // enqueued commands to command_queue have completed."
+        let ended = Event::user(self.context())?;
+        ended.complete(Status::OK)?;
+        self.enqueue(Command::Marker, &[&ended], want)
     }
 }

@@ -57,7 +57,9 @@ impl Session {
     fn tell_loss(&self, error: &LinkError, reason: &str) {
         let on_loss = self.on_loss.get().filter(|_| !matches!(error, LinkError::Forked));
         let Some((once, tell)) = on_loss else { return };
-        once.call_once(|| {
+        // Nothing in here loses a session, so it does not enter itself. If it has panicked on one
+        // thread, the next thread tries again, because a panic must not leave a C function.
+        once.call_once_force(|_| {
             // Only a fault of a kernel has a code of CUDA.
             let is_of_kernel = self.fault().and_then(penstock_wire::cuda::code).is_some();
             let more = if is_of_kernel { self.notices.suspects() } else { None };

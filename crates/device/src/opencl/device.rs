@@ -53,6 +53,7 @@ struct Inner {
     /// The device that a sub-device is a part of; `None` for a root device, which is not counted.
     parent: Option<Device>,
     must_not_wait: OnceLock<bool>,
+    runs_tasks: OnceLock<bool>,
     limits: OnceLock<Limits>,
 }
 
@@ -101,6 +102,7 @@ impl Device {
             platform,
             parent,
             must_not_wait: OnceLock::new(),
+            runs_tasks: OnceLock::new(),
             limits: OnceLock::new(),
         }))
     }
@@ -177,8 +179,10 @@ impl DeviceDriver for Device {
     }
 
     fn runs_tasks(&self) -> bool {
-        let can = self.ask_number::<u64>(CL_DEVICE_EXECUTION_CAPABILITIES).unwrap_or(0);
-        can & CL_EXEC_NATIVE_KERNEL != 0
+        *self.0.runs_tasks.get_or_init(|| {
+            let can = self.ask_number::<u64>(CL_DEVICE_EXECUTION_CAPABILITIES).unwrap_or(0);
+            can & CL_EXEC_NATIVE_KERNEL != 0
+        })
     }
 
     fn must_not_wait(&self) -> bool {
