@@ -8,11 +8,14 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use penstock_process::variable;
-use penstock_wire::limits::{SILENCE_S_MAX, SILENCE_S_MIN};
+use penstock_wire::limits::{BEAT_MS, SILENCE_S_DEFAULT};
 
 /// Longest time between two looks that counts as silence. Nobody waited for the peer in the rest of
 /// that time, or this process was stopped. A waiting thread looks once a second.
 const LOOK_COUNTS_MAX: Duration = Duration::from_secs(2);
+
+// The peer does not know the limit of this process, and beats at its own interval.
+const _: () = assert!(variable::SILENCE_S_MIN * 1_000 >= 3 * BEAT_MS);
 
 /// Returns the silence after which this process gives up a peer that sends beats, or `None` if it
 /// never does.
@@ -20,7 +23,7 @@ pub(crate) fn allowed() -> Option<Duration> {
     static ALLOWED: OnceLock<Option<Duration>> = OnceLock::new();
     *ALLOWED.get_or_init(|| match variable::SILENCE_S.number() {
         Some(0) => None,
-        chosen => Some(Duration::from_secs(chosen.unwrap_or(SILENCE_S_MAX).max(SILENCE_S_MIN))),
+        chosen => Some(Duration::from_secs(chosen.unwrap_or(SILENCE_S_DEFAULT))),
     })
 }
 

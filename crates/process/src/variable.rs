@@ -34,6 +34,8 @@ pub enum Kind {
     Flag(bool),
     /// A whole number from the first to the second.
     Number(u64, u64),
+    /// 0, which stands for no limit, or a whole number from the first to the second.
+    NumberOrNone(u64, u64),
     /// One of these words.
     Choice(&'static [&'static str]),
     /// A file or directory.
@@ -48,6 +50,7 @@ impl fmt::Display for Kind {
             Self::Flag(_) => f.write_str("1 (true, yes, on) or 0 (false, no, off)"),
             Self::Number(first, u64::MAX) => write!(f, "a number, at least {first}"),
             Self::Number(first, last) => write!(f, "a number from {first} to {last}"),
+            Self::NumberOrNone(first, last) => write!(f, "0 or a number from {first} to {last}"),
             Self::Choice(words) => f.write_str(&words.join(" or ")),
             Self::Path => f.write_str("a path"),
             Self::Text => f.write_str("text in UTF-8"),
@@ -211,7 +214,9 @@ impl Variable {
             Kind::Path => true,
             Kind::Text => text.is_some(),
             Kind::Flag(_) => text.and_then(flag).is_some(),
-            Kind::Number(..) => text.and_then(|text| self.kind.number(text)).is_some(),
+            Kind::Number(..) | Kind::NumberOrNone(..) => {
+                text.and_then(|text| self.kind.number(text)).is_some()
+            }
             Kind::Choice(words) => text.is_some_and(|text| words.contains(&text.trim())),
         };
         let unreadable =
@@ -231,8 +236,13 @@ impl Variable {
 
 impl Kind {
     fn number(self, text: &str) -> Option<u64> {
-        let Self::Number(first, last) = self else { return None };
-        text.trim().parse().ok().filter(|number| (first..=last).contains(number))
+        let number = text.trim().parse().ok()?;
+        let is_right = match self {
+            Self::Number(first, last) => (first..=last).contains(&number),
+            Self::NumberOrNone(first, last) => number == 0 || (first..=last).contains(&number),
+            Self::Flag(_) | Self::Choice(_) | Self::Path | Self::Text => false,
+        };
+        is_right.then_some(number)
     }
 }
 

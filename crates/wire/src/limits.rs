@@ -199,10 +199,7 @@ pub const BEAT_MS: u64 = 5_000;
 /// thread of its own for them, so no driver holds them up. A host with a hundred busy processes per
 /// core lets each of them run within a second, and one that swaps can keep any thread from running
 /// for several seconds.
-pub const SILENCE_S_MAX: u64 = 6 * BEAT_MS / 1_000;
-
-/// Least time of `PENSTOCK_SILENCE_S` in s: three messages of [`BEAT_MS`] are missing.
-pub const SILENCE_S_MIN: u64 = 3 * BEAT_MS / 1_000;
+pub const SILENCE_S_DEFAULT: u64 = 6 * BEAT_MS / 1_000;
 
 /// Time in ms after which a client in line takes a silent daemon for dead or stopped: ten messages
 /// of [`LINE_NOTE_MS`] are missing. On a machine with a hundred busy processes per core, a process

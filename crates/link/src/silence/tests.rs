@@ -2,7 +2,7 @@ use penstock_trial::Random;
 
 use super::*;
 
-const MAX: Duration = Duration::from_secs(SILENCE_S_MAX);
+const MAX: Duration = Duration::from_secs(SILENCE_S_DEFAULT);
 /// Interval at which a waiting thread looks at most.
 const LOOK_MS_MAX: u64 = 1_000;
 const WORLDS: u64 = 4_000;
@@ -59,7 +59,7 @@ fn a_peer_with_late_beats_is_never_lost_and_one_that_stops_is_soon() {
         let mut world = World::new(seed, 25_000);
         world.live_until(60_000 + seed * 10);
         world.stopped_ms = world.now_ms;
-        let latest_ms = world.now_ms + SILENCE_S_MAX * 1_000 + LOOK_MS_MAX;
+        let latest_ms = world.now_ms + SILENCE_S_DEFAULT * 1_000 + LOOK_MS_MAX;
         while !world.look_after(1 + seed % LOOK_MS_MAX) {
             assert!(world.now_ms <= latest_ms, "seed {seed}: not known at {} ms", world.now_ms);
         }

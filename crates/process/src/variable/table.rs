@@ -53,7 +53,7 @@ variables! {
         TIMEOUT_MS = "PENSTOCK_TIMEOUT_MS": Kind::Number(1, TIMEOUT_MS_MAX),
             "entry `timeout_ms`, else 3000",
             "longest silence of a node while its link is opened, in ms";
-        SILENCE_S = "PENSTOCK_SILENCE_S": Kind::Number(0, SILENCE_S_MAX), "30",
+        SILENCE_S = "PENSTOCK_SILENCE_S": Kind::NumberOrNone(SILENCE_S_MIN, SILENCE_S_MAX), "30",
             "time without any byte of a worker, in s, after which a call that waits for the worker \
              fails; 0 for never";
         LOG = "PENSTOCK_LOG": Kind::Text, "off",
@@ -197,6 +197,9 @@ variables! {
 
 /// Longest time-out that can be configured, in ms: ten minutes. A larger number is a typing error.
 pub const TIMEOUT_MS_MAX: u64 = 600_000;
+
+/// Shortest silence of a worker that can be chosen, in s: three signs of life are missing.
+pub const SILENCE_S_MIN: u64 = 15;
 
 /// Longest silence of a worker that can be chosen, in s: a day.
 const SILENCE_S_MAX: u64 = 86_400;

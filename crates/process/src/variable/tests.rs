@@ -32,6 +32,8 @@ fn a_value_of_another_kind_is_told_with_the_values_that_are_accepted() {
     for (kind, value, told) in [
         (Kind::Flag(true), "maybe", "`maybe` is not 1 (true, yes, on) or 0 (false, no, off)"),
         (Kind::Number(1, 8), "9", "`9` is not a number from 1 to 8"),
+        (Kind::NumberOrNone(3, 8), "2", "`2` is not 0 or a number from 3 to 8"),
+        (Kind::NumberOrNone(3, 8), "9", "`9` is not 0 or a number from 3 to 8"),
         (Kind::Number(0, u64::MAX), "-1", "`-1` is not a number, at least 0"),
         (Kind::Choice(&["tcp", "ucx"]), "rdma", "`rdma` is not tcp or ucx"),
     ] {
@@ -43,6 +45,8 @@ fn a_value_of_another_kind_is_told_with_the_values_that_are_accepted() {
     for (kind, value) in [
         (Kind::Flag(true), "no"),
         (Kind::Number(1, 8), " 8 "),
+        (Kind::NumberOrNone(3, 8), "0"),
+        (Kind::NumberOrNone(3, 8), "3"),
         (Kind::Choice(&["tcp", "ucx"]), "ucx"),
         (Kind::Text, "any"),
     ] {
