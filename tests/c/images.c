@@ -308,59 +308,6 @@ TEST(sampler_as_argument) {
     OK(clReleaseMemObject(to));
 }
 
-/* "... commands queued for execution on a command-queue(s) that use sampler have finished, the
- * sampler object is deleted": not before. */
-TEST(a_released_sampler_serves_its_launch) {
-    need_images();
-    if (on_pocl()) test_skip("PoCL 3.1 keeps no sampler for a queued launch");
-    const char *source =
-        "kernel void slow(global uint *to) {"
-        "    uint x = 1; for (uint i = 0; i < 100000000; i++) x = x * 1664525u + (i ^ (x >> 7));"
-        "    *to = x; }"
-        "kernel void sample(read_only image2d_t from, sampler_t how, global float4 *to) {"
-        "    *to = read_imagef(from, how, (float2)(-3, -3)); }";
-    cl_float pixels[4][4] = {{7, 7, 7, 7}, {1, 2, 3, 4}, {4, 4, 4, 4}, {8, 8, 8, 8}}, back[4];
-    const struct {
-        cl_addressing_mode address;
-        float expected;
-    } rounds[] = {{CL_ADDRESS_CLAMP_TO_EDGE, 7}, {CL_ADDRESS_CLAMP, 0}};
-    cl_mem image =
-        make_image(CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, rgba32f, desc_2d(2, 2), pixels);
-    cl_mem to = make_buffer(context, CL_MEM_WRITE_ONLY, 16, NULL),
-           busy = make_buffer(context, CL_MEM_WRITE_ONLY, 4, NULL);
-    for (int i = 0; i < 2; i++) {
-        cl_int code;
-        cl_kernel slow = kernel_from(context, source, "slow"),
-                  kernel = kernel_from(context, source, "sample");
-        cl_sampler others[64], sampler = clCreateSampler(context, CL_FALSE, rounds[i].address,
-                                                         CL_FILTER_NEAREST, &code);
-        OK(code);
-        set_mem(slow, 0, busy);
-        set_mem(kernel, 0, image);
-        OK(clSetKernelArg(kernel, 1, sizeof sampler, &sampler));
-        set_mem(kernel, 2, to);
-        launch(queue, slow, 1);
-        launch(queue, kernel, 1);
-        OK(clFlush(queue));
-        OK(clReleaseKernel(kernel));
-        OK(clReleaseSampler(sampler));
-        /* They take the place of what is released too early. */
-        for (int other = 0; other < 64; other++) {
-            others[other] =
-                clCreateSampler(context, CL_FALSE, rounds[1 - i].address, CL_FILTER_NEAREST, &code);
-            OK(code);
-        }
-        OK(clEnqueueReadBuffer(queue, to, CL_TRUE, 0, 16, back, 0, NULL, NULL));
-        if (back[0] != rounds[i].expected)
-            test_fail(__FILE__, __LINE__, "round %d: %g, not %g", i, back[0], rounds[i].expected);
-        for (int other = 0; other < 64; other++) OK(clReleaseSampler(others[other]));
-        OK(clReleaseKernel(slow));
-    }
-    OK(clReleaseMemObject(image));
-    OK(clReleaseMemObject(to));
-    OK(clReleaseMemObject(busy));
-}
-
 TEST(samplers) {
     need_images();
     cl_int code;
