@@ -249,6 +249,11 @@ impl Context {
     }
 
     pub(crate) fn set_limit(&self, limit: u32, value: u64) -> CuResult {
+        if limit == CU_LIMIT_MALLOC_HEAP_SIZE && self.control.has_malloc() {
+            // "must not be performed after launching any kernel that uses the malloc() or free()
+            // device system calls - in such case CUDA_ERROR_INVALID_VALUE will be returned."
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
         if limit == CU_LIMIT_PRINTF_FIFO_SIZE && self.control.has_ring() {
             // "must not be performed after launching any kernel that uses the printf() device
             // system call - in such case CUDA_ERROR_INVALID_VALUE will be returned."
