@@ -10,7 +10,8 @@ KINDS = ("refused", "wrong", "without end", "foreign")
 
 
 class Expected:
-    """The list of a suite, for one device. An entry without devices is for all."""
+    """The list of a suite, for one device. An entry without devices is for all, and one with a file
+    names tests of this file."""
 
     def __init__(self, path, device):
         with open(path, "rb") as file:
@@ -20,7 +21,9 @@ class Expected:
             if entry["kind"] not in KINDS or not entry["reason"]:
                 raise SystemExit(f"{path}: {entry['tests']}: the kind or the reason is missing")
             if device in entry.get("devices", [device]):
-                self.kinds.update(dict.fromkeys(entry["tests"], entry["kind"]))
+                file = f"{entry['file']}::" if "file" in entry else ""
+                tests = (file + test for test in entry["tests"])
+                self.kinds.update(dict.fromkeys(tests, entry["kind"]))
 
     def compare(self, outcomes):
         """Returns the failures that are not known, and the listed tests that do not fail."""
