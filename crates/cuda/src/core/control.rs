@@ -23,15 +23,15 @@ const HEAD_AT: usize = 144;
 /// `u64`: address of the bitmap of allocated memory.
 const BITMAP_AT: usize = 160;
 
-/// `u64`: address of the table of the memory that kernels allocate. Then two `u32`: the number of
-/// units, and where the next search begins.
+/// `u64`: address of the table of the memory that kernels allocate. Then three `u32`: the number of
+/// units, the sum that says where the next search begins, and the number of free units.
 const MALLOC_AT: usize = 168;
 /// Bytes of one word of that table.
 const MALLOC_WORD_BYTES: u64 = 4;
 /// A multiple of so many units has a table that keeps the units aligned.
 const MALLOC_UNITS_STEP: u64 = MALLOC_UNIT_BYTES / MALLOC_WORD_BYTES;
-/// The words of the table can count so many units, and the counter beside them so many more. They
-/// are 64 GiB.
+/// The largest number of units, which are 64 GiB. Kernels count units in `u32`, and all ones in the
+/// table mean something else than a number.
 const MALLOC_UNITS_MAX: u64 = 1 << 30;
 
 /// The block, and a queue for access to it.
@@ -179,9 +179,11 @@ impl Control {
         self.queue
             .fill(&located.memory, &[0; 4], range, &[], Want::Nothing)
             .map_err(|error| of_error(&error))?;
-        let mut words = [0; 16];
+        // The `u64` with the number of units has 0 for the sum in its upper half.
+        let mut words = [0; 24];
         words[..8].copy_from_slice(&address.to_le_bytes());
-        words[8..].copy_from_slice(&units.to_le_bytes());
+        words[8..16].copy_from_slice(&units.to_le_bytes());
+        words[16..].copy_from_slice(&units.to_le_bytes());
         self.write(MALLOC_AT, &words).map_err(|error| of_error(&error))?;
         _ = self.malloc.set(address);
         Ok(())

@@ -10,6 +10,7 @@ fn control(units: u32) -> Vec<u8> {
     let (mut control, at) = (vec![0; 256], usize::try_from(CONTROL_MALLOC).unwrap());
     control[at..at + 8].copy_from_slice(&(BASE + TABLE).to_le_bytes());
     control[at + 8..at + 12].copy_from_slice(&units.to_le_bytes());
+    control[at + 16..at + 20].copy_from_slice(&units.to_le_bytes());
     control
 }
 
@@ -95,17 +96,45 @@ fn what_is_freed_is_given_again() {
 #[test]
 fn without_room_the_address_is_null() {
     let body = format!("mov.u64 %rd1, 128; {MALLOC} {TELL} ret;");
-    // Room for 20 of the 128 threads.
+    // Room for 20 of the 128 threads. There may be less if blocks lie one unit apart.
     run(40, &body, |machine| {
         let mut given: Vec<u64> = addresses(machine).into_iter().filter(|it| *it != 0).collect();
-        assert_eq!(given.len(), 20, "{}", machine.name);
+        assert!((1..=20).contains(&given.len()), "{}: {}", machine.name, given.len());
         given.sort_unstable();
-        assert!(given.windows(2).all(|pair| pair[1] - pair[0] == 128), "{}", machine.name);
+        assert!(given.windows(2).all(|pair| pair[1] - pair[0] >= 128), "{}", machine.name);
+        let begin = BASE + TABLE + 4 * 40;
+        assert!(given.iter().all(|it| (begin..=begin + 38 * MALLOC_UNIT_BYTES).contains(it)));
+        let taken = words(machine, TABLE, 40).iter().filter(|word| **word != 0).count();
+        assert_eq!(taken, 2 * given.len(), "{}: units of failed calls are free", machine.name);
     });
     for size in ["0", "2561", "-1"] {
         let body = format!("mov.s64 %rd1, {size}; {MALLOC} {TELL} ret;");
         run(40, &body, |machine| assert_eq!(addresses(machine), vec![0; 128], "{size}"));
     }
+}
+
+#[test]
+fn one_thread_gets_all_that_there_is() {
+    // The first thread allocates 128 times. It writes the addresses as if they were those of all
+    // threads. Then it frees its last block, and gets this block again.
+    let body = format!(
+        "setp.ne.u32 %p1, %g, 0; @%p1 bra end; mov.u64 %rd1, 128; mov.u32 %r5, 0;
+         mov.u64 %rd3, %out; mov.u64 %rd6, 0;
+         more: {MALLOC} st.global.u64 [%rd3], %rd2; add.u64 %rd3, %rd3, 8;
+         setp.ne.u64 %p2, %rd2, 0; @%p2 mov.u64 %rd6, %rd2;
+         add.u32 %r5, %r5, 1; setp.lt.u32 %p1, %r5, 127; @%p1 bra more;
+         mov.u64 %rd2, %rd6; {FREE_IT} {MALLOC} st.global.u64 [%rd3], %rd2;
+         end: ret;"
+    );
+    run(40, &body, |machine| {
+        let given = addresses(machine);
+        let begin = BASE + TABLE + 4 * 40;
+        let wanted: Vec<u64> = (0..20).map(|block| begin + block * 128).collect();
+        assert_eq!(given[..20], wanted, "{}", machine.name);
+        assert_eq!(given[20..127], [0; 107], "{}", machine.name);
+        assert_eq!(given[127], wanted[19], "{}", machine.name);
+        assert_eq!(machine.fault().0, 0, "{}", machine.name);
+    });
 }
 
 #[test]
