@@ -86,6 +86,42 @@ TEST(the_limit_is_what_a_kernel_gets) {
     EXPECT_CODE(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 1 << 20), cudaErrorInvalidValue);
 }
 
+__global__ void fill(unsigned **block, size_t count) {
+    if (threadIdx.x == 0) *block = static_cast<unsigned *>(malloc(count * sizeof(unsigned)));
+    __syncthreads();
+    if (*block == nullptr) return;
+    for (size_t at = threadIdx.x; at < count; at += blockDim.x) (*block)[at] = at * 2654435761u;
+}
+__global__ void compare(unsigned *const *block, size_t count, size_t *equal) {
+    unsigned long long found = 0;
+    for (size_t at = threadIdx.x; at < count; at += blockDim.x)
+        found += (*block)[at] == static_cast<unsigned>(at * 2654435761u);
+    atomicAdd(reinterpret_cast<unsigned long long *>(equal), found);
+}
+
+FORKED_TEST(a_raised_limit_is_what_a_kernel_gets) {
+    const size_t raised = size_t{32} << 20, count = (size_t{20} << 20) / sizeof(unsigned);
+    REQUIRE(cudaDeviceSetLimit(cudaLimitMallocHeapSize, raised));
+    size_t limit = 0;
+    REQUIRE(cudaDeviceGetLimit(&limit, cudaLimitMallocHeapSize));
+    EXPECT_EQUAL(limit, raised);
+    const OnDevice<unsigned *> block(1);
+    const OnDevice<size_t> equal(1);
+    fill<<<1, 64>>>(block.data(), count);
+    REQUIRE(cudaDeviceSynchronize());
+    if (block.to_host()[0] == nullptr) {
+        EXPECT(!"20 MiB of 32 MiB");
+        return;
+    }
+    compare<<<1, 64>>>(block.data(), count, equal.data());
+    REQUIRE(cudaDeviceSynchronize());
+    EXPECT_EQUAL(equal.to_host()[0], count);
+    // The rest is less than another 20 MiB.
+    take<<<1, 1>>>(reinterpret_cast<void **>(block.data()), count * sizeof(unsigned));
+    REQUIRE(cudaDeviceSynchronize());
+    EXPECT(block.to_host()[0] == nullptr);
+}
+
 } // namespace
 
 int main(int argc, char **argv) { return harness::run_tests(argc, argv); }
