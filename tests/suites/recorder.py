@@ -1,7 +1,8 @@
 """A plugin for pytest: writes what becomes of each test to a file while the tests run.
 
-The file, which PENSTOCK_SUITE_RECORD names, has one JSON list for each line: `["begin", TEST]`,
-`["report", TEST, OUTCOME, MESSAGE]` and `["end", TEST]`. If the process is killed or crashes, the
+The file, which PENSTOCK_SUITE_RECORD names, has one JSON list for each line: `["collected", COUNT]`
+before the tests, and `["begin", TEST]`, `["report", TEST, OUTCOME, MESSAGE]` and `["end", TEST]`
+for each. If the process is killed or crashes, the
 file names the test that ran. PENSTOCK_SUITE_DONE names a file with the tests that ran before, one
 in a line, which are left out.
 """
@@ -35,9 +36,14 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item.nodeid not in DONE]
 
 
+# After all selections, those of `-m` among them.
+def pytest_collection_finish(session):
+    write("collected", len(session.items))
+
+
 def pytest_collectreport(report):
-    if report.failed:
-        write("report", report.nodeid, "failed", message_of(report))
+    if report.outcome != "passed":
+        write("report", report.nodeid, report.outcome, message_of(report))
 
 
 def pytest_runtest_logstart(nodeid):

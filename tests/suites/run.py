@@ -6,12 +6,13 @@
 The suites: `cccl`, our own cases of CUB and Thrust, because NVIDIA's are in no package;
 `numba-cuda`, the tests that its package contains; and `cupy`, CuPy's tests of sorting, searching,
 counting, reductions, scans and statistics. `NAME.toml` lists the failures that are known, each with
-its kind and reason. A failure that it does not list fails the suite, and so does a listed one that
-is gone. FILE is a part of a file's name, and runs only such files. `--long` runs the cases of
-`cccl` also with 100,000 values.
+its kind, its reason and a part of its message, and the number of tests that passed. A failure that
+it does not list fails the suite, and so does a listed one that is gone or differs, and a file of
+which fewer tests pass. FILE is a part of a file's name, and runs only such files. `--long` runs the
+cases of `cccl` also with 100,000 values.
 
 Prints one line for each file and each difference, and a table at the end. What became of each test
-is in target/suites/DEVICE/SUITE.json.
+is in target/suites/DEVICE/SUITE.json, or in SUITE-part.json if FILE was given.
 """
 
 import argparse
@@ -49,16 +50,37 @@ CUPY = [
 TYPES = ["int", "float", "double", "int64", "Point"]
 
 
+# The OpenCL platforms of the devices.
+PLATFORMS = {"pocl": "Portable Computing Language", "intel": "Intel(R) OpenCL"}
+# What the programs get of the environment: where programs and the user's files are, and how slow
+# the host is. Nothing else may choose a device or change a result.
+KEPT = ["PATH", "HOME", "USER", "LANG", "TMPDIR", "XDG_RUNTIME_DIR", "PENSTOCK_TEST_SLOWNESS"]
+
+
 def environment_of(device, out):
-    found = os.environ | {
+    vendors = ENVIRONMENT / "vendors"
+    if device == "pocl":
+        vendors = out / "vendors-pocl"
+        vendors.mkdir(parents=True, exist_ok=True)
+        (vendors / "pocl.icd").write_bytes(Path("/etc/OpenCL/vendors/pocl.icd").read_bytes())
+    found = {name: os.environ[name] for name in KEPT if name in os.environ}
+    return found | {
         "PYTHONPATH": f"{HERE}:{TARGET / 'suites/python'}",
         "CUPY_CACHE_DIR": str(out / "cupy-cache"),
         "PENSTOCK_TIMEOUT_MS": f"{PATIENCE_S:.0f}000",
         "POCL_DEVICES": "pthread",
+        "OCL_ICD_VENDORS": str(vendors),
+        "OPENCL_VENDOR_PATH": str(vendors),
     }
-    if device == "intel":
-        found["OCL_ICD_VENDORS"] = found["OPENCL_VENDOR_PATH"] = str(ENVIRONMENT / "vendors")
-    return found
+
+
+def require_device(device, environment):
+    """Fails unless all devices that the programs see are of the chosen runtime."""
+    words = [BIN / "penstock", "devices", "--json"]
+    told = subprocess.run(words, env=environment, check=True, stdout=subprocess.PIPE)
+    platforms = {one["platform"] for one in json.loads(told.stdout)["devices"]}
+    if platforms != {PLATFORMS[device]}:
+        raise SystemExit(f"the devices are of {platforms}, not of {PLATFORMS[device]}")
 
 
 def pytest(*words):
@@ -100,7 +122,7 @@ def build(files, options):
 
 
 def run(suite, options, out):
-    """Runs a suite. Returns the outcome of each test."""
+    """Runs a suite. Returns the outcome of each test, and the names of the files."""
     files = [
         file
         for file in FILES[suite](options)
@@ -125,19 +147,20 @@ def run(suite, options, out):
     with ThreadPoolExecutor(options.jobs) as pool:
         for found in pool.map(run_file, files):
             outcomes.update(found)
-    return outcomes
+    return outcomes, [name for name, _ in files]
 
 
-def judge(suite, outcomes, options):
+def judge(suite, outcomes, files, options):
     """Prints what differs from the list. Returns the counts, and the number of differences."""
     expected = Expected(HERE / f"{suite}.toml", options.device)
-    new, repaired = expected.compare(outcomes)
-    for test in new:
-        outcome = outcomes[test]
-        print(f"FAIL {suite}: {test}: {outcome.verdict}: {outcome.message}")
-    for name in repaired:
-        print(f"FAIL {suite}: {name} is listed as a failure in {suite}.toml, and does not fail")
-    return expected.count(outcomes), len(new) + len(repaired)
+    differences = expected.compare(outcomes, files, not options.files)
+    if not outcomes:
+        differences.append("no test ran")
+    for difference in differences:
+        print(f"FAIL {suite}: {difference}")
+    if not expected.is_complete:
+        print(f"note {suite}: {suite}.toml was not made by a complete run on {options.device}")
+    return expected.count(outcomes), len(differences)
 
 
 COLUMNS = ["passed", "skipped", "refused", "wrong", "without end", "foreign", "new"]
@@ -153,13 +176,15 @@ def main():
     options = parser.parse_args()
     out = TARGET / "suites" / options.device
     out.mkdir(parents=True, exist_ok=True)
+    require_device(options.device, environment_of(options.device, TARGET / "suites"))
     rows, differences = [], 0
     for suite in options.suite.split(","):
         began = time.monotonic()
-        outcomes = run(suite, options, out)
+        outcomes, files = run(suite, options, out)
         told = {test: [outcome.verdict, outcome.message] for test, outcome in outcomes.items()}
-        (out / f"{suite}.json").write_text(json.dumps(told, indent=1))
-        counts, found = judge(suite, outcomes, options)
+        name = f"{suite}-part.json" if options.files else f"{suite}.json"
+        (out / name).write_text(json.dumps(told, indent=1))
+        counts, found = judge(suite, outcomes, files, options)
         differences += found
         rows.append((suite, len(outcomes), counts, time.monotonic() - began))
     print(f"\n{'suite':<12}{'cases':>7}" + "".join(f"{name:>13}" for name in COLUMNS) + "     time")

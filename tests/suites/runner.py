@@ -25,16 +25,21 @@ class Outcome:
 @dataclass
 class Progress:
     """What the record of a process says so far. recorder.py says what it contains; `size` is what
-    the programs of CUB and Thrust add."""
+    the programs of CUB and Thrust add. `collected` is the number of cases that the process was to
+    run."""
 
     outcomes: dict = field(default_factory=dict)
+    ended: list = field(default_factory=list)
+    collected: int | None = None
     running: str | None = None
     size: str = ""
 
     def read(self, path):
         for line in complete_lines(path):
             kind, *rest = json.loads(line)
-            if kind == "begin":
+            if kind == "collected":
+                self.collected = rest[0]
+            elif kind == "begin":
                 self.running = rest[0]
             elif kind == "size":
                 self.size = f"at size {rest[0]}"
@@ -42,6 +47,7 @@ class Progress:
                 self.report(*rest)
             elif kind == "end":
                 self.running = None
+                self.ended.append(rest[0])
         return self
 
     def report(self, test, verdict, message):
@@ -49,6 +55,21 @@ class Progress:
         known = self.outcomes.get(test)
         if known is None or WORST.index(verdict) > WORST.index(known.verdict):
             self.outcomes[test] = Outcome(verdict, message if verdict != "passed" else "")
+
+    def fault(self, code, has_before):
+        """Returns what is wrong if a process with this exit code did not judge each of its cases,
+        or None. `has_before`: whether other processes ran cases of the same file."""
+        if self.collected is None:
+            return f"it ended with {code} before it said how many cases it has"
+        # pytest ends with 0 or 1 after it ran tests, and with 5 if there were none.
+        if code not in (0, 1) and not (code == 5 and self.collected == 0):
+            return f"it ended with {code}"
+        if self.collected == 0 and not has_before and not self.outcomes:
+            return "it has no cases"
+        judged = sum(test in self.outcomes for test in self.ended)
+        if judged != self.collected:
+            return f"it judged {judged} of {self.collected} cases"
+        return None
 
 
 def complete_lines(path):
@@ -72,22 +93,22 @@ class Runner:
         (self.folder / f"{name}.log").unlink(missing_ok=True)
         while True:
             done.write_text("".join(f"{test}\n" for test in outcomes))
-            progress, verdict = self.run_rest(command, name, done)
+            progress, verdict, fault = self.run_rest(command, name, done, bool(outcomes))
             outcomes.update(progress.outcomes)
             if verdict is None:
                 return outcomes
             test = progress.running
             if test is None:
                 # It ended before its tests or after them, so another process would do the same.
-                outcomes[f"{name}::(process)"] = Outcome(verdict)
+                outcomes[f"{name}::(process)"] = Outcome(verdict, fault)
                 return outcomes
             # A test may have reported its failure before it ended its process.
             if test not in outcomes or outcomes[test].verdict != "failed":
                 outcomes[test] = Outcome(verdict, progress.size)
 
-    def run_rest(self, command, name, done):
+    def run_rest(self, command, name, done, has_before):
         """Runs the tests that have not run. Returns what became of them, and how the process ended
-        if it did not run them all."""
+        and why that is wrong if it did not run them all."""
         record = self.folder / f"{name}.record"
         record.unlink(missing_ok=True)
         environment = self.environment | {
@@ -107,11 +128,12 @@ class Runner:
             ended = self.wait(process, record)
         progress = Progress().read(record)
         if not ended:
-            return progress, "without end"
-        # pytest ends with 0 to 5. A test that runs when the process ends has ended it.
-        if process.returncode not in range(6) or progress.running is not None:
-            return progress, "crashed"
-        return progress, None
+            return progress, "without end", ""
+        # A test that runs when the process ends has ended it.
+        if progress.running is not None:
+            return progress, "crashed", ""
+        fault = progress.fault(process.returncode, has_before)
+        return progress, "failed" if fault else None, fault or ""
 
     def wait(self, process, record):
         """Waits for the end of a process. Kills it if its record does not grow within the limit.

@@ -227,6 +227,9 @@ class Record {
     void write(const std::string &kind, const std::string &name) const {
         line("[\"" + kind + "\", \"" + name + "\"]");
     }
+    void collected(std::size_t count) const {
+        line("[\"collected\", " + std::to_string(count) + "]");
+    }
     void report(const std::string &name, const std::string &verdict, std::string message) const {
         for (char &letter : message)
             if (letter == '"' || letter == '\\' || letter < ' ') letter = '\'';
@@ -244,6 +247,8 @@ class Record {
 inline int run_all(int argc, char **argv) {
     const int largest = argc > 1 ? std::atoi(argv[1]) : 1000;
     const Record record;
+    record.collected(std::count_if(cases().begin(), cases().end(),
+                                   [&](const Case &one) { return !record.is_done(one.name); }));
     for (const Case &one : cases()) {
         if (record.is_done(one.name)) continue;
         record.write("begin", one.name);
