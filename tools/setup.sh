@@ -3,7 +3,6 @@
 #
 #   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [openmm] [guest] [lammps] [ucx]
 #                  [suites]
-#       [ucx]
 #
 #   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
 #             cargo is missing or old
@@ -19,7 +18,7 @@
 #             vhost-device-vsock in target/tools
 #   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
-#   suites    CUDA suites that others wrote: `make test-suites`
+#   suites    tests of numba-cuda and CuPy, and CUB and Thrust: `make test-suites`
 #
 # Without a group, installs build and test.
 #
@@ -244,7 +243,7 @@ cupy_version=14.2.0
 cupy_sha256=cfed725e612178cfbdbf62f4a3a598b60edecbbca718c0d4580c21a16ae4a62c
 
 install_suites() {
-    local requirements=tools/suites-requirements.txt folder=$target/suites stamp archive
+    local requirements=tools/suites-requirements.txt folder=$target/suites stamp archive new
     stamp=$folder/installed-$(sha256sum $requirements | cut -c 1-16)
     if [ ! -e "$stamp" ]; then
         say "installing pytest and what numba-cuda's and CuPy's tests use in $folder"
@@ -257,8 +256,13 @@ install_suites() {
     archive=$folder/cupy-$cupy_version.tar.gz
     python3 tools/fetch-source.py cupy "$cupy_version" "$archive"
     echo "$cupy_sha256  $archive" | sha256sum --check --quiet
-    tar -xzf "$archive" -C "$folder" "cupy-$cupy_version/tests" "cupy-$cupy_version/pyproject.toml"
-    rm -f "$archive"
+    # The folder gets its name when it is complete.
+    new=$folder/new
+    rm -rf "$new" "$folder/cupy-$cupy_version"
+    mkdir "$new"
+    tar -xzf "$archive" -C "$new" "cupy-$cupy_version/tests" "cupy-$cupy_version/pyproject.toml"
+    mv "$new/cupy-$cupy_version" "$folder/"
+    rm -rf "$new" "$archive"
 }
 
 # fetch_package NAME FOLDER: fetches a Debian package into FOLDER without installing it.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs suites that others wrote, or that cover what others wrote, on Penstock's CUDA face.
+"""Runs the tests of CUDA libraries, and our cases of CUB and Thrust, on Penstock's CUDA face.
 
     tests/suites/run.py [--device pocl|intel] [--suite NAME,...] [--jobs 2] [--long] [FILE...]
 
