@@ -93,15 +93,6 @@ CASE(arg_min_max) {
 }
 #endif
 
-// The ends of segments: some are empty, and some are longer than a block.
-std::vector<int> segment_ends(int n) {
-    std::vector<int> ends{0, 0};
-    for (unsigned at = 0; ends.back() < n; at++)
-        ends.push_back(std::min<int>(n, ends.back() + mixed(at) % 40 * (at % 5 == 4 ? 60 : 1)));
-    ends.push_back(n);
-    return ends;
-}
-
 CASE(sum_segments) {
     const Values in = values(n);
     const std::vector<int> ends = segment_ends(n);

@@ -123,6 +123,7 @@ CASE(partition_flagged) {
         return cub::DevicePartition::Flagged(storage, bytes, on_device.begin(), on_flags.begin(),
                                              out.begin(), count.begin(), n);
     });
+    check_one(count.one(), static_cast<int>(chosen(in, IsMiddle()).size()));
     check(out.host(), divided(in, IsMiddle()));
 }
 

@@ -29,12 +29,6 @@ template <typename Before> Values ordered(Values keys, Before before) {
 #if NUMBERS
 #define SORT_ARGUMENTS
 #else
-// How radix sorting sees a Point: the fields, the most significant one first.
-struct Fields {
-    __host__ __device__::cuda::std::tuple<int &, int64 &> operator()(Point &point) const {
-        return {point.x, point.y};
-    }
-};
 #define SORT_ARGUMENTS , Fields()
 #endif
 
@@ -149,15 +143,7 @@ CASE(merge_pairs) {
     check(out_places.host(), places_of(all, IsLess(), numbers));
 }
 
-// Segments of up to 40 values, and some that are longer than a block. Some are empty.
 #if NUMBERS
-std::vector<int> segment_ends(int n) {
-    std::vector<int> ends{0, 0};
-    for (unsigned at = 0; ends.back() < n; at++)
-        ends.push_back(std::min<int>(n, ends.back() + mixed(at) % 40 * (at % 5 == 4 ? 60 : 1)));
-    ends.push_back(n);
-    return ends;
-}
 template <typename Before>
 void order_segments(Values &keys, std::vector<int> &places, const std::vector<int> &ends,
                     Before before) {

@@ -8,6 +8,7 @@
 // the program ends, because its context may be broken, and another process runs the rest.
 #pragma once
 
+#include <cuda/std/tuple>
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -45,6 +46,13 @@ struct Point {
         return left.x == right.x && left.y == right.y;
     }
     friend __host__ __device__ bool operator!=(Point left, Point right) { return !(left == right); }
+};
+
+// How radix sorting sees a Point: the fields, the most significant one first.
+struct Fields {
+    __host__ __device__::cuda::std::tuple<int &, int64 &> operator()(Point &point) const {
+        return {point.x, point.y};
+    }
 };
 
 #ifndef TYPE
@@ -99,6 +107,15 @@ inline std::vector<int> counted(int count) {
     std::vector<int> found(count);
     std::iota(found.begin(), found.end(), 0);
     return found;
+}
+
+// The ends of segments: some are empty, and some are longer than a block.
+inline std::vector<int> segment_ends(int n) {
+    std::vector<int> ends{0, 0};
+    for (unsigned at = 0; ends.back() < n; at++)
+        ends.push_back(std::min<int>(n, ends.back() + mixed(at) % 40 * (at % 5 == 4 ? 60 : 1)));
+    ends.push_back(n);
+    return ends;
 }
 
 struct Larger {

@@ -17,7 +17,10 @@ template <typename V> std::vector<V> host(const thrust::device_vector<V> &on_dev
 template <typename V, typename Iterator>
 std::vector<V> host_until(const thrust::device_vector<V> &on_device, Iterator end) {
     std::vector<V> found = host(on_device);
-    found.resize(end - on_device.begin());
+    const auto length = end - on_device.begin();
+    if (length < 0 || static_cast<std::size_t>(length) > found.size())
+        throw Wrong("the end is at " + std::to_string(length));
+    found.resize(length);
     return found;
 }
 template <typename V> thrust::device_vector<V> on_device(const std::vector<V> &values) {

@@ -74,11 +74,3 @@ inline Tile unstriped(const Tile &tile, int items) {
         for (int at = 0; at < items; at++) found[at * threads + thread] = tile[thread * items + at];
     return found;
 }
-
-// How radix sorting sees a Point: the fields, the most significant one first.
-#include <cuda/std/tuple>
-struct Fields {
-    __host__ __device__::cuda::std::tuple<int &, int64 &> operator()(Point &point) const {
-        return {point.x, point.y};
-    }
-};
