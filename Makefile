@@ -111,6 +111,10 @@ test-programs: setup build ## the slow real programs on all pools: clpeak, OpenM
 	@tools/lammps.sh
 	@PENSTOCK_BIN=$(BIN) tools/test.sh --only programs --lane all
 
+test-suites: setup-build build ## CUDA suites on CPU devices: our cases of CUB and Thrust, numba-cuda's and CuPy's own tests (hours); ON=intel, SUITE=NAME, FILES=PARTS
+	@tools/setup.sh suites
+	@PENSTOCK_BIN=$(BIN) tests/suites/run.py --long $(if $(ON),--device $(ON)) $(if $(SUITE),--suite $(SUITE)) $(FILES)
+
 bench: setup build ## measure the pool beside local PoCL; writes target/bench/ (about 5 minutes); BESIDE=FOLDER: beside another build, too
 	@$(PROGRAMS)/penstock-bench --output $(CARGO_TARGET_DIR)/bench $(if $(BESIDE),--beside $(abspath $(BESIDE)))
 
@@ -210,4 +214,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

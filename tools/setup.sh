@@ -1,8 +1,8 @@
 #!/bin/bash
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
-#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [openmm] [guest] [lammps]
-#       [ucx]
+#   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [openmm] [guest] [lammps] [ucx]
+#                  [suites]
 #
 #   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
 #             cargo is missing or old
@@ -18,6 +18,7 @@
 #             vhost-device-vsock in target/tools
 #   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
+#   suites    tests of numba-cuda and CuPy, and CUB and Thrust: `make test-suites`
 #
 # Without a group, installs build and test.
 #
@@ -53,7 +54,8 @@ packages_of() {
         guest) echo qemu-system-x86 busybox-static libxml2-utils ;;
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
-        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx)" >&2; exit 2 ;;
+        suites) packages_of cuda ;;
+        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx, suites)" >&2; exit 2 ;;
     esac
 }
 
@@ -235,6 +237,34 @@ install_pyopencl_tests() {
 
 target=${CARGO_TARGET_DIR:-$root/target}
 
+# Only CuPy's source package contains its tests. The packages that the suites use beside those of
+# .venv-cuda are in a folder of their own, because the tests of the lanes do without them.
+cupy_version=14.2.0
+cupy_sha256=cfed725e612178cfbdbf62f4a3a598b60edecbbca718c0d4580c21a16ae4a62c
+
+install_suites() {
+    local requirements=tools/suites-requirements.txt folder=$target/suites stamp archive new
+    stamp=$folder/installed-$(sha256sum $requirements | cut -c 1-16)
+    if [ ! -e "$stamp" ]; then
+        say "installing pytest and what numba-cuda's and CuPy's tests use in $folder"
+        quietly "pip install -r $requirements" .venv-cuda/bin/pip install \
+            --disable-pip-version-check --upgrade --target "$folder/python" -r $requirements
+        touch "$stamp"
+    fi
+    [ -e "$folder/cupy-$cupy_version/tests" ] && return 0
+    say "fetching the tests of CuPy $cupy_version"
+    archive=$folder/cupy-$cupy_version.tar.gz
+    python3 tools/fetch-source.py cupy "$cupy_version" "$archive"
+    echo "$cupy_sha256  $archive" | sha256sum --check --quiet
+    # The folder gets its name when it is complete.
+    new=$folder/new
+    rm -rf "$new" "$folder/cupy-$cupy_version"
+    mkdir "$new"
+    tar -xzf "$archive" -C "$new" "cupy-$cupy_version/tests" "cupy-$cupy_version/pyproject.toml"
+    mv "$new/cupy-$cupy_version" "$folder/"
+    rm -rf "$new" "$archive"
+}
+
 # fetch_package NAME FOLDER: fetches a Debian package into FOLDER without installing it.
 fetch_package() {
     mkdir -p "$2"
@@ -304,5 +334,8 @@ for group in "${groups[@]}"; do
         programs) install_python tools/python-requirements-programs.txt ;;
         openmm) install_openmm ;;
         guest) install_guest ;;
+        suites)
+            install_cuda
+            install_suites ;;
     esac
 done

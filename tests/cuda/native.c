@@ -201,6 +201,8 @@ int main(int count, char **arguments) {
     EXPECT(strstr(name, wanted));
     GOOD(cuDevicePrimaryCtxRetain, &context, 0);
     GOOD(cuCtxSetCurrent, context);
+    /* CU_LIMIT_MALLOC_HEAP_SIZE would change nothing on this device. */
+    EXPECT(CALL(cuCtxSetLimit, 2, (size_t)(32 << 20)) == 215);
     char log[4096] = "";
     unsigned options[] = {5, 6};
     void *values[] = {log, (void *)sizeof log};

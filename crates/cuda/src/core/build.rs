@@ -47,13 +47,16 @@ impl Program {
         }
         let module = penstock_ptx::module::parse(&text)
             .map_err(|error| Refusal::new(CUDA_ERROR_INVALID_PTX, error))?;
-        let prints = module.functions().iter().any(|function| function.name == "vprintf");
+        let has = |names: &[&str]| {
+            module.functions().iter().any(|function| names.contains(&function.name.as_str()))
+        };
+        let (prints, allocates) = (has(&["vprintf"]), has(&["malloc", "free"]));
         let parts = parts(&module).into_iter().map(|entries| Part {
             entries,
             build: Lock::default(),
             build_with_heap: Lock::default(),
         });
-        let program = Arc::new(Self { prints, parts: parts.collect(), module, text });
+        let program = Arc::new(Self { prints, allocates, parts: parts.collect(), module, text });
         device.programs.keep(&program);
         Ok(program)
     }

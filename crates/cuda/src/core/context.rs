@@ -249,6 +249,17 @@ impl Context {
     }
 
     pub(crate) fn set_limit(&self, limit: u32, value: u64) -> CuResult {
+        if limit == CU_LIMIT_MALLOC_HEAP_SIZE {
+            // NVIDIA's driver serves `malloc` there, and the daemon's context is shared.
+            if self.device.is_native {
+                return Err(CUDA_ERROR_UNSUPPORTED_LIMIT);
+            }
+            // "Heap size cannot be changed once a module load has occurred". Only modules that use
+            // the heap make it.
+            if self.control.has_malloc() {
+                return Err(CUDA_ERROR_INVALID_VALUE);
+            }
+        }
         if limit == CU_LIMIT_PRINTF_FIFO_SIZE && self.control.has_ring() {
             // "must not be performed after launching any kernel that uses the printf() device
             // system call - in such case CUDA_ERROR_INVALID_VALUE will be returned."

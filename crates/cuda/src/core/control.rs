@@ -6,6 +6,7 @@ use std::sync::{Arc, MutexGuard, OnceLock};
 
 use penstock_client::{Error, Given, Queue, Want};
 use penstock_process::Lock;
+use penstock_ptx::translate::MALLOC_UNIT_BYTES;
 
 use super::block::{GRAIN_BYTES, MemoryOffset};
 use super::device::Device;
@@ -22,12 +23,25 @@ const HEAD_AT: usize = 144;
 /// `u64`: address of the bitmap of allocated memory.
 const BITMAP_AT: usize = 160;
 
+/// `u64`: address of the table of the memory that kernels allocate. Then three `u32`: the number of
+/// units, the sum that says where the next search begins, and the number of free units.
+const MALLOC_AT: usize = 168;
+/// Bytes of one word of that table.
+const MALLOC_WORD_BYTES: u64 = 4;
+/// A multiple of so many units has a table that keeps the units aligned.
+const MALLOC_UNITS_STEP: u64 = MALLOC_UNIT_BYTES / MALLOC_WORD_BYTES;
+/// The largest number of units, which are 64 GiB. Kernels count units in `u32`, and all ones in the
+/// table mean something else than a number.
+const MALLOC_UNITS_MAX: u64 = 1 << 30;
+
 /// The block, and a queue for access to it.
 pub(crate) struct Control {
     device: Arc<Device>,
     address: u64,
     located: MemoryOffset,
     ring: OnceLock<Ring>,
+    /// Address of the memory that kernels allocate.
+    malloc: OnceLock<u64>,
     /// Whether waits must look at the block: a loaded kernel may fail or print, or check mode is
     /// on.
     watched: AtomicBool,
@@ -73,6 +87,7 @@ impl Control {
             address,
             located,
             ring: OnceLock::new(),
+            malloc: OnceLock::new(),
             watched: AtomicBool::new(false),
             told: AtomicBool::new(false),
             queue: device.new_queue()?,
@@ -139,6 +154,38 @@ impl Control {
         words[8..16].copy_from_slice(&size.to_le_bytes());
         self.write(RING_AT, &words).map_err(|error| of_error(&error))?;
         _ = self.ring.set(Ring { address, size });
+        Ok(())
+    }
+
+    /// Returns whether kernels can allocate memory.
+    pub(crate) fn has_malloc(&self) -> bool {
+        self.malloc.get().is_some()
+    }
+
+    /// Makes the memory that kernels allocate, unless it is there. `owner`: number of the context.
+    pub(crate) fn make_malloc(&self, bytes: u64, owner: u64) -> CuResult {
+        let _looking = self.lock();
+        if self.has_malloc() {
+            return Ok(());
+        }
+        let units = bytes
+            .div_ceil(MALLOC_UNIT_BYTES)
+            .clamp(1, MALLOC_UNITS_MAX)
+            .next_multiple_of(MALLOC_UNITS_STEP);
+        let table = units * MALLOC_WORD_BYTES;
+        let address = self.device.allocate_block(table + units * MALLOC_UNIT_BYTES, owner)?.address;
+        let located = self.device.space.locate(address, table)?;
+        let range = penstock_client::Range { offset: located.offset, size: table };
+        self.queue
+            .fill(&located.memory, &[0; 4], range, &[], Want::Nothing)
+            .map_err(|error| of_error(&error))?;
+        // The `u64` with the number of units has 0 for the sum in its upper half.
+        let mut words = [0; 24];
+        words[..8].copy_from_slice(&address.to_le_bytes());
+        words[8..16].copy_from_slice(&units.to_le_bytes());
+        words[16..].copy_from_slice(&units.to_le_bytes());
+        self.write(MALLOC_AT, &words).map_err(|error| of_error(&error))?;
+        _ = self.malloc.set(address);
         Ok(())
     }
 

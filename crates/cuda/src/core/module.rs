@@ -120,6 +120,11 @@ impl Module {
         if program.prints {
             context.watch_kernels(true)?;
         }
+        if program.allocates {
+            context
+                .control
+                .make_malloc(context.limit(CU_LIMIT_MALLOC_HEAP_SIZE)?, context.number())?;
+        }
         let managed = program.module.globals().iter().find(|global| global.is_managed);
         if let Some(global) = managed
             && let Some(text) =

@@ -48,6 +48,8 @@ pub(crate) struct Program {
     pub(crate) module: Module,
     /// Whether a kernel may print.
     pub(crate) prints: bool,
+    /// Whether a kernel may allocate or free memory.
+    pub(crate) allocates: bool,
     pub(super) parts: Vec<Part>,
 }
 
@@ -117,7 +119,7 @@ impl Program {
             build: Lock::new(Some(build.clone())),
             build_with_heap: Lock::new(Some(build)),
         };
-        Self { text: Box::default(), module, prints: false, parts: vec![whole] }
+        Self { text: Box::default(), module, prints: false, allocates: false, parts: vec![whole] }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Calls of functions that the driver provides (`vprintf`, `__assertfail`), and `trap`.
+//! Calls of functions that the driver provides (`vprintf`, `__assertfail`, `malloc`, `free`), and
+//! `trap`.
 
 use super::control::Fault;
 use super::ending::Failing;
@@ -13,6 +14,9 @@ use crate::ir::{
 /// Bytes of the arguments of one `printf` whose format is unknown: 32 arguments of 8 bytes, CUDA's
 /// limit.
 const PRINTF_BYTES_MAX: u32 = 256;
+
+/// The table of the memory that kernels allocate.
+const MALLOC_TABLE: &str = "(volatile __global uint *)AT(*(__global a_ulong *)(AT(control) + 168))";
 
 /// Number of statements before a call that are searched for the store of an argument. Compilers put
 /// the store right before the call.
@@ -38,9 +42,8 @@ impl Writer<'_> {
                 self.fault(Fault::Assert, &message, what.line);
                 Ok(())
             }
-            "malloc" | "free" => {
-                Err(TranslateError::DeviceMemory { function: name, line: what.line })
-            }
+            "malloc" => self.malloc(what, call),
+            "free" => self.free(what, call),
             _ => Err(TranslateError::External { function: name, line: what.line }),
         }
     }
@@ -123,6 +126,26 @@ impl Writer<'_> {
             _ => {}
         }
         self.line("}");
+        Ok(())
+    }
+
+    fn malloc(&mut self, what: &Instruction, call: &Call) -> Result<(), TranslateError> {
+        let size = self.argument(what, call, 0)?;
+        let block = format!("ps_malloc(AT(control), {MALLOC_TABLE}, {size})");
+        match call.returns.first() {
+            Some(Operand::Symbol { symbol: Symbol::Variable(id), .. }) => {
+                self.line(&format!("*(a_ulong *)v{} = {block};", id.0));
+                Ok(())
+            }
+            Some(register @ Operand::Register(_)) => self.write(what, register, Type::U64, &block),
+            other => Err(TranslateError::operand(what, other)),
+        }
+    }
+
+    fn free(&mut self, what: &Instruction, call: &Call) -> Result<(), TranslateError> {
+        self.uses_faults = true;
+        let address = self.argument(what, call, 0)?;
+        self.line(&format!("ps_free(AT(control), {MALLOC_TABLE}, {address}, {}u);", what.line));
         Ok(())
     }
 

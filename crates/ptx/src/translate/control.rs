@@ -16,6 +16,13 @@ pub const CONTROL_CLOCK: u64 = 64;
 pub const CONTROL_PRINTF: u64 = 128;
 /// `ulong`: address of the bitmap of allocated blocks of 256 bytes of the first arena.
 pub const CONTROL_SHADOW: u64 = 160;
+/// `ulong`: address of the table of the memory that kernels allocate. Then three `uint`: the number
+/// of its units; the sum of the units that all calls of `malloc` wanted, which modulo the number of
+/// units is the place where the next call begins to search; and the number of free units.
+/// `prelude/malloc.cl` says what the table contains.
+pub const CONTROL_MALLOC: u64 = 168;
+/// Bytes of a unit of the memory that kernels allocate. CUDA's `malloc` aligns to 16 bytes.
+pub const MALLOC_UNIT_BYTES: u64 = 64;
 /// 64 bytes that take the place of refused accesses.
 pub const CONTROL_SINK: u64 = 192;
 /// Size of a control block in bytes.

@@ -29,9 +29,6 @@ pub enum TranslateError {
     Atomics128 { instruction: String, line: u32 },
     #[error("line {line}: {function} can call itself, which is not supported")]
     Recursion { function: String, line: u32 },
-    /// A call of `malloc` or `free` on the device.
-    #[error("line {line}: {function} on the device is not supported")]
-    DeviceMemory { function: String, line: u32 },
     /// A call of a function that the module does not define.
     #[error("line {line}: the module does not define the function {function}")]
     External { function: String, line: u32 },

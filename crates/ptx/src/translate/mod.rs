@@ -104,7 +104,8 @@ use std::fmt::Write as _;
 
 pub use control::{
     CONTROL_BYTES, CONTROL_CLOCK, CONTROL_FAULT_ADDRESS, CONTROL_FAULT_CODE, CONTROL_FAULT_LINE,
-    CONTROL_PRINTF, CONTROL_SHADOW, CONTROL_SINK, CONTROL_ZERO, Fault, name_number,
+    CONTROL_MALLOC, CONTROL_PRINTF, CONTROL_SHADOW, CONTROL_SINK, CONTROL_ZERO, Fault,
+    MALLOC_UNIT_BYTES, name_number,
 };
 pub use error::TranslateError;
 pub use kernel::{Argument, RefusedKernel, TranslatedKernel, Translation};

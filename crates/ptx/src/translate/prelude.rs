@@ -12,6 +12,7 @@ use crate::ir::{HEAP_BYTES_MAX, HEAP_SHIFT, HEAP_WINDOW};
 
 const FILES: &[&str] = &[
     include_str!("prelude/memory.cl"),
+    include_str!("prelude/malloc.cl"),
     include_str!("prelude/integer.cl"),
     include_str!("prelude/float.cl"),
     include_str!("prelude/convert.cl"),

@@ -232,11 +232,6 @@ fn what_is_not_served_is_refused_by_name_and_line() {
     };
     let recursive = ".func f(.param .b32 x) { .param .b32 p; st.param.b32 [p], 1; call f, (p); ret; }\n.visible .entry k() { .param .b32 p; st.param.b32 [p], 1; call f, (p); ret; }";
     assert!(matches!(refusal(recursive, &options), TranslateError::Recursion { .. }));
-    let heap = ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.visible .entry k() { .param .b64 p; .param .b64 r;\nst.param.b64 [p], 8; call (r), malloc, (p); ret; }";
-    assert_eq!(
-        refusal(heap, &options),
-        TranslateError::DeviceMemory { function: String::from("malloc"), line: 6 }
-    );
     let double = ".visible .entry k() { .reg .f64 %d<3>; mov.f64 %d1, 0d3FF0000000000000;\n add.f64 %d2, %d1, %d1; ret; }";
     let single = Options { fp64: false, ..options.clone() };
     assert_eq!(
