@@ -12,6 +12,7 @@ import time
 from cases import must_lose_its_node, must_say, own_daemon
 from patience import lane, runs, wait_for
 from server import LOAD, Fault
+from wire import VERSION
 
 DIRECT = "TCP beside SSH"
 # A firewall that drops packets costs at most 1 s, and twice the time of an answer through SSH. The
@@ -252,14 +253,14 @@ def strangers_at_the_port_are_refused(place):
     # The plain hello of a client, from another user of the host where this one may change to it.
     script = (
         f"exec 3<>/dev/tcp/127.0.0.1/{port}; "
-        "{ printf 'PENSTOCK\\x04\\x00\\x01\\x00'; head -c 40 /dev/zero; } >&3; "
+        f"{{ printf 'PENSTOCK\\x{VERSION:02x}\\x00\\x01\\x00'; head -c 40 /dev/zero; }} >&3; "
         "timeout 20 head -c 12 <&3 | od -An -tx1"
     )
     other = {"user": 65534, "group": 65534, "extra_groups": []} if os.getuid() == 0 else {}
     command = ["/bin/bash", "-c", script]
     said = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True, **other)
     # A welcome with the verdict 12: only encrypted links.
-    must_say(" ".join(said.stdout.split()), "50 45 4e 53 54 4f 43 4b 04 00 0c 00")
+    must_say(" ".join(said.stdout.split()), f"50 45 4e 53 54 4f 43 4b {VERSION:02x} 00 0c 00")
     openssl = ["openssl", "s_client", "-tls1_3", "-connect", f"127.0.0.1:{port}"]
     tls = subprocess.run(
         openssl, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False

@@ -17,7 +17,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path += [str(ROOT / "tests"), str(ROOT / "tests/faults")]
+sys.path += [str(ROOT / "tests"), str(ROOT / "tests/faults"), str(ROOT / "tests/hostile")]
 
 import relay
 from node import BIN, LOAD, Client, Fault

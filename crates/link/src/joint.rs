@@ -167,6 +167,12 @@ impl Joint {
         Err(self.explained(LinkError::Closed))
     }
 
+    /// Returns whether a look would hear the peer.
+    #[cfg(test)]
+    pub(crate) fn hears(&self) -> bool {
+        self.watch.get().is_some_and(|watch| self.has_come(&mut watch.lock()))
+    }
+
     /// Returns whether the peer has sent bytes that no thread of this side has taken yet, or could
     /// send none because nobody takes any. A peer in the middle of a frame sends no beat, and waits
     /// for room for up to [`STEP_BYTES`] bytes.

@@ -210,6 +210,12 @@ impl Sender {
         self.handle.0.joint.look_at(now)
     }
 
+    /// Returns whether the peer has sent bytes, or finds no room for them.
+    #[cfg(test)]
+    pub(crate) fn has_come(&self) -> bool {
+        self.handle.0.joint.hears()
+    }
+
     /// Sends a sign of life to the peer, and checks whether the peer has vanished. Does not block.
     /// A thread of a worker calls this every [`BEAT_MS`], because the thread that serves the link
     /// may be inside a driver.
