@@ -97,6 +97,13 @@ def names(frame):
     return {(key, fields[key]) for key in ("request", "event") if fields.get(key)}
 
 
+def assert_begins_with(sent, taken, who):
+    """Asserts that the frames that one side took are the first that the other side sent."""
+    assert len(taken) <= len(sent), f"{who} {len(taken)} frames of {len(sent)}: {taken[len(sent)]}"
+    for at, (one, other) in enumerate(zip(sent, taken)):
+        assert one == other, f"{who} {other} as frame {at} in place of {one}"
+
+
 def both_sides_tell_the_same(place, client, worker):
     client, worker = place.show(client), place.show(worker)
     sent, received = frames(client, "sent"), frames(worker, "received")
@@ -104,14 +111,14 @@ def both_sides_tell_the_same(place, client, worker):
     calls = {frame["call"] for frame in sent}
     assert {"LaunchKernel", "CreateBuffer", "Finish"} & calls, calls
     # The worker may end before it has received the last calls of a program that ends.
-    assert received == sent[: len(received)], "the worker received what the client did not send"
+    assert_begins_with(sent, received, "the worker received")
     answers, taken = frames(worker, "sent"), frames(client, "received")
     # It has received each call whose answer the client has.
     answered = [names(frame) for frame in taken]
     last = max(at for at, frame in enumerate(sent) if any(names(frame) & it for it in answered))
     assert last > 10, f"the last call with an answer is call {last}"
     assert len(received) > last, f"the worker's trace has only {len(received)} of {last + 1} calls"
-    assert taken == answers[: len(taken)], "the client received what the worker did not send"
+    assert_begins_with(answers, taken, "the client received")
 
 
 def text_is_in_the_order_of_time(place, client, worker):

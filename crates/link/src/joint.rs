@@ -1,6 +1,7 @@
 //! State that both directions of a link share: the socket, and whether the link is open.
 
 use std::fmt;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -55,8 +56,8 @@ pub(crate) struct Joint {
     watch: OnceLock<Lock<Watch>>,
     /// Whether bytes have come since the last look.
     heard: AtomicBool,
-    /// Silence in s for which the link was given up.
-    silent_for: OnceLock<u64>,
+    /// Why the link ended, from the first thread that knew more than that it has ended.
+    reason: OnceLock<LinkError>,
     on_stall: OnceLock<OnStall>,
     closed: AtomicBool,
     owner: Owner,
@@ -72,7 +73,7 @@ impl Joint {
             back: None,
             watch: OnceLock::new(),
             heard: AtomicBool::new(false),
-            silent_for: OnceLock::new(),
+            reason: OnceLock::new(),
             on_stall: OnceLock::new(),
             closed: AtomicBool::new(false),
             owner: Owner::this_process(),
@@ -152,8 +153,7 @@ impl Joint {
     /// Like [`Joint::look`]. Tests give a time of their own.
     pub(crate) fn look_at(&self, now: Instant) -> Result<(), LinkError> {
         if self.stream.vanished() {
-            self.close();
-            return Err(LinkError::Vanished);
+            return Err(self.end(LinkError::Vanished));
         }
         let Some(watch) = self.watch.get() else { return Ok(()) };
         let mut watch = watch.lock();
@@ -161,10 +161,9 @@ impl Joint {
         if !watch.silence.look(now, heard) {
             return Ok(());
         }
-        _ = self.silent_for.set(watch.silence.max().as_secs());
+        let seconds = watch.silence.max().as_secs();
         drop(watch);
-        self.close();
-        Err(self.explained(LinkError::Closed))
+        Err(self.end(LinkError::Silent { seconds }))
     }
 
     /// Returns whether a look would hear the peer.
@@ -184,11 +183,26 @@ impl Joint {
         before != watch.told || back.is_full_for(STEP_BYTES)
     }
 
-    /// Returns the reason of an end that this side brought about because the peer fell silent.
+    /// Ends the link because of this error, and returns the reason of its end.
+    ///
+    /// The reason is kept before the link is closed: another thread that finds the link closed may
+    /// be the first that tells a person.
+    pub(crate) fn end(&self, error: LinkError) -> LinkError {
+        let error = self.explained(error);
+        self.close();
+        error
+    }
+
+    /// Keeps the reason that this error gives for the end of the link. Returns the kept reason in
+    /// place of an error that only says that the link has ended.
     pub(crate) fn explained(&self, error: LinkError) -> LinkError {
-        match (error, self.silent_for.get()) {
-            (LinkError::Closed, Some(&seconds)) => LinkError::Silent { seconds },
-            (error, _) => error,
+        if let Some(reason) = copy_of(&error) {
+            // The first reason is the cause of the others.
+            _ = self.reason.set(reason);
+        }
+        match error {
+            LinkError::Closed => self.reason.get().and_then(copy_of).unwrap_or(LinkError::Closed),
+            error => error,
         }
     }
 
@@ -217,6 +231,24 @@ impl Joint {
                 space.shutdown();
             }
         }
+    }
+}
+
+/// Returns a copy of an error that tells why a link has ended. Returns `None` for the errors that
+/// tell what is wrong with one call, and for those that say no more than that the link has ended.
+fn copy_of(error: &LinkError) -> Option<LinkError> {
+    match error {
+        LinkError::Silent { seconds } => Some(LinkError::Silent { seconds: *seconds }),
+        LinkError::Vanished => Some(LinkError::Vanished),
+        LinkError::Record(error) => Some(LinkError::Record(*error)),
+        LinkError::System { doing, source } => {
+            let source = match source.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(source.kind(), source.to_string()),
+            };
+            Some(LinkError::System { doing, source })
+        }
+        _ => None,
     }
 }
 

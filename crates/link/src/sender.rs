@@ -198,10 +198,11 @@ impl Sender {
     /// See [`Sender::check`].
     pub fn check_peer(&self) -> Result<(), LinkError> {
         self.check()?;
-        if self.handle.0.joint.stream.has_hung_up() {
-            return Err(LinkError::Closed);
+        let joint = &self.handle.0.joint;
+        if joint.stream.has_hung_up() {
+            return Err(joint.explained(joint.stream.why_hung_up()));
         }
-        self.handle.0.joint.look()
+        joint.look()
     }
 
     /// Looks for signs of life at a time that a test gives.
@@ -438,11 +439,11 @@ impl Shared {
 
     /// Ends the link on failure: after a failure inside a frame the peer cannot find the next one.
     fn ended<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
-        if result.is_err() {
-            self.joint.close();
+        result.map_err(|error| {
+            let error = self.joint.end(error);
             self.changed.notify_all();
-        }
-        result.map_err(|error| self.joint.explained(error))
+            error
+        })
     }
 
     /// Ensures that the helper sends what is left in the batch.

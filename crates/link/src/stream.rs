@@ -324,6 +324,11 @@ impl Stream {
         self.connection.has_hung_up()
     }
 
+    /// Returns what is known about why the peer has hung up.
+    pub(crate) fn why_hung_up(&self) -> LinkError {
+        self.connection.why_hung_up()
+    }
+
     /// Ends the connection in both directions, which wakes all waiting threads on both sides.
     pub fn shutdown(&self) {
         self.connection.shutdown();

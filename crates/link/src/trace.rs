@@ -86,6 +86,13 @@ impl Recorder {
         (std::process::id() == self.process).then(|| self.file.lock())
     }
 
+    /// Waits until each frame that was sent is recorded. Then no frame is sent or recorded any more:
+    /// a thread that tries waits until this process ends.
+    fn end(&self) {
+        // Only the end of the process gives the file back.
+        std::mem::forget(self.file());
+    }
+
     fn record(&self, kind: RecordKind, link: u32, content: &[&[u8]]) {
         if let Some(mut file) = self.file() {
             self.write(&mut file, self.time(), kind, link, content);
@@ -176,6 +183,15 @@ pub fn begin_trace_of_worker() {
     Recorder::of_process(Side::Worker);
 }
 
+/// Waits until each frame that this process has sent is in its trace, if it has one. Call this
+/// immediately before a process of a worker ends: another thread may have sent a frame that it has
+/// not recorded yet. Threads that send or receive frames later wait until the process has ended.
+pub fn end_trace_of_worker() {
+    if let Some(recorder) = Recorder::of_process(Side::Worker) {
+        recorder.end();
+    }
+}
+
 impl LinkTrace {
     /// Begins the trace of a link, if this process traces. `peer` names the other side.
     pub(crate) fn begin(side: Side, peer: impl FnOnce() -> String) -> Option<Self> {
@@ -247,6 +263,8 @@ impl Drop for LinkTrace {
 mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::sync::mpsc;
+    use std::thread;
 
     use penstock_wire::trace::read;
 
@@ -340,5 +358,32 @@ mod tests {
         };
         assert_eq!(content(RecordKind::SentPayload), "abcdeabcdeuvwxy");
         assert_eq!(content(RecordKind::ReceivedPayload), "1234512345");
+    }
+
+    #[test]
+    fn a_frame_that_is_sent_while_a_trace_ends_is_recorded() {
+        let folder = Folder::new("end");
+        let recorder = Recorder::create(folder.0.join("trace").as_os_str(), Side::Worker).unwrap();
+        let recorder: &'static Recorder = Box::leak(Box::new(recorder));
+        let trace = LinkTrace::of(recorder, "the test");
+        let (sends, is_sending) = mpsc::channel();
+        let (ends, is_ending) = mpsc::channel();
+        let sending = thread::spawn(move || {
+            let send = || {
+                sends.send(()).unwrap();
+                is_ending.recv().unwrap();
+                Ok(true)
+            };
+            trace.sent_if(&[b"head"], b"", send).unwrap();
+            // What closes the link later is not recorded, and nothing waits for it in this test.
+            std::mem::forget(trace);
+        });
+        is_sending.recv().unwrap();
+        ends.send(()).unwrap();
+        recorder.end();
+        let file = fs::read(&recorder.path).unwrap();
+        let kinds = read(&file).unwrap().records.into_iter().map(|record| record.kind);
+        assert_eq!(kinds.collect::<Vec<_>>(), [RecordKind::Opened, RecordKind::Sent]);
+        sending.join().unwrap();
     }
 }

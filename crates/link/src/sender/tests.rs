@@ -41,3 +41,20 @@ fn the_helper_sends_what_nobody_flushes_and_then_sleeps() {
     let is_done = || look(&sender) == (Helper::Asleep, false);
     penstock_trial::wait_for("an empty batch with a helper asleep", is_done);
 }
+
+#[test]
+fn every_thread_learns_the_first_reason_of_an_end() {
+    let (sender, _peer) = sender();
+    let joint = &sender.handle.0.joint;
+    let lost = || LinkError::System {
+        doing: "the connection has ended",
+        source: std::io::Error::other("no route"),
+    };
+    assert!(matches!(joint.explained(LinkError::Closed), LinkError::Closed));
+    joint.end(lost());
+    joint.end(LinkError::Vanished);
+    let call = to_worker::Flush { queue: Id::new(1) };
+    for told in [sender.check(), sender.check_peer(), sender.send(&call, &[], &[])] {
+        assert_eq!(told.unwrap_err().to_string(), lost().to_string());
+    }
+}

@@ -287,6 +287,11 @@ pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
         syscall::has_hung_up(self.as_fd())
     }
 
+    /// Returns what is known about why the peer has hung up.
+    fn why_hung_up(&self) -> LinkError {
+        LinkError::Closed
+    }
+
     /// Returns whether the peer is gone although nothing has hung up: it leaves what was sent to it
     /// unanswered. May cost a system call.
     fn vanished(&self) -> bool {

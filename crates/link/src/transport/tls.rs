@@ -445,6 +445,10 @@ impl Connection for TlsConnection {
         self.over().map_or(true, |over| over.has_hung_up())
     }
 
+    fn why_hung_up(&self) -> LinkError {
+        self.over().map_or_else(|ended| ended, |over| over.why_hung_up())
+    }
+
     fn vanished(&self) -> bool {
         self.over().is_ok_and(|over| over.vanished())
     }

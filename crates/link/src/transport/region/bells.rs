@@ -176,6 +176,10 @@ impl Connection for WritersBell {
         self.over.has_hung_up()
     }
 
+    fn why_hung_up(&self) -> LinkError {
+        self.over.why_hung_up()
+    }
+
     fn vanished(&self) -> bool {
         self.over.vanished()
     }

@@ -125,17 +125,10 @@ impl SshConnection {
         Self { socket, messages, login: login.clone(), user, detour: Detour::NotTried }
     }
 
-    /// Replaces a mere hang-up by what `ssh` says of it. The hang-up comes after the shell that
-    /// waits for `ssh` has written down its exit status, because that shell has the socket, too.
+    /// Replaces a mere hang-up by what `ssh` says of it.
     fn explained<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| match error {
-            LinkError::Closed => match EndOfSsh::read(&self.messages.text()).after_bridge() {
-                Some(why) => LinkError::System {
-                    doing: "the connection through SSH has ended",
-                    source: io::Error::other(why),
-                },
-                None => LinkError::Closed,
-            },
+            LinkError::Closed => self.why_hung_up(),
             other => other,
         })
     }
@@ -175,6 +168,18 @@ impl Connection for SshConnection {
 
     fn into_socket(self: Box<Self>) -> OwnedFd {
         self.socket
+    }
+
+    /// Returns what `ssh` says of the hang-up. The hang-up comes after the shell that waits for
+    /// `ssh` has written down its exit status, because that shell has the socket, too.
+    fn why_hung_up(&self) -> LinkError {
+        match EndOfSsh::read(&self.messages.text()).after_bridge() {
+            Some(why) => LinkError::System {
+                doing: "the connection through SSH has ended",
+                source: io::Error::other(why),
+            },
+            None => LinkError::Closed,
+        }
     }
 
     fn send_now(&self, pieces: &[io::IoSlice<'_>]) -> Result<Option<usize>, LinkError> {

@@ -98,4 +98,7 @@ fn a_connection_that_breaks_is_an_error_with_the_reason_of_ssh() {
     let error = stream.read_exact_until(&mut [0], soon).unwrap_err().to_string();
     assert!(error.starts_with("the connection through SSH has ended: the node has not"), "{error}");
     assert!(error.contains("Timeout, server broken not responding"), "{error}");
+    // A thread that only looks gets the same reason.
+    assert!(stream.has_hung_up());
+    assert_eq!(stream.why_hung_up().to_string(), error);
 }
