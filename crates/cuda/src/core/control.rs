@@ -28,7 +28,8 @@ const BITMAP_AT: usize = 160;
 const MALLOC_AT: usize = 168;
 /// Bytes of one word of that table.
 const MALLOC_WORD_BYTES: u64 = 4;
-/// A multiple of so many units has a table that keeps the units aligned.
+/// The number of units is a multiple of this, so that the first unit, which is behind the table, is
+/// aligned.
 const MALLOC_UNITS_STEP: u64 = MALLOC_UNIT_BYTES / MALLOC_WORD_BYTES;
 /// The largest number of units, which are 64 GiB. Kernels count units in `u32`, and all ones in the
 /// table mean something else than a number.
@@ -40,8 +41,8 @@ pub(crate) struct Control {
     address: u64,
     located: MemoryOffset,
     ring: OnceLock<Ring>,
-    /// Address of the memory that kernels allocate.
-    malloc: OnceLock<u64>,
+    /// Whether there is memory that kernels allocate.
+    has_malloc: AtomicBool,
     /// Whether waits must look at the block: a loaded kernel may fail or print, or check mode is
     /// on.
     watched: AtomicBool,
@@ -87,7 +88,7 @@ impl Control {
             address,
             located,
             ring: OnceLock::new(),
-            malloc: OnceLock::new(),
+            has_malloc: AtomicBool::new(false),
             watched: AtomicBool::new(false),
             told: AtomicBool::new(false),
             queue: device.new_queue()?,
@@ -159,7 +160,7 @@ impl Control {
 
     /// Returns whether kernels can allocate memory.
     pub(crate) fn has_malloc(&self) -> bool {
-        self.malloc.get().is_some()
+        self.has_malloc.load(Ordering::Acquire)
     }
 
     /// Makes the memory that kernels allocate, unless it is there. `owner`: number of the context.
@@ -185,7 +186,7 @@ impl Control {
         words[8..16].copy_from_slice(&units.to_le_bytes());
         words[16..].copy_from_slice(&units.to_le_bytes());
         self.write(MALLOC_AT, &words).map_err(|error| of_error(&error))?;
-        _ = self.malloc.set(address);
+        self.has_malloc.store(true, Ordering::Release);
         Ok(())
     }
 
