@@ -86,8 +86,8 @@ impl Recorder {
         (std::process::id() == self.process).then(|| self.file.lock())
     }
 
-    /// Waits until each frame that was sent is recorded. Then no frame is sent or recorded any more:
-    /// a thread that tries waits until this process ends.
+    /// Waits until each frame that was sent is recorded. Then no frame is sent or recorded any
+    /// more: a thread that tries waits until this process ends.
     fn end(&self) {
         // Only the end of the process gives the file back.
         std::mem::forget(self.file());

@@ -73,7 +73,8 @@ impl SharedSession {
         }
     }
 
-    /// Starts to serve a peer whose link is established. Closes the link if the peer has another one.
+    /// Starts to serve a peer whose link is established. Closes the link if the peer has another
+    /// one.
     pub(crate) fn link_peer(
         self: &Arc<Self>,
         peer: Id<kind::Peer>,
