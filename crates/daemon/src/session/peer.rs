@@ -125,7 +125,7 @@ impl Peers {
     pub(super) fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
         let mut table = self.table.lock();
         match table.get(&peer) {
-            // If one direction failed, the client tries the other. The first may have succeeded here.
+            // If one direction failed, the client tries the other. Both may succeed here.
             Some(Peer::Awaited(_) | Peer::Linking(_) | Peer::Linked(_)) => return Ok(()),
             Some(Peer::Lost) | None if peer.is_none() => return Err(FrameError::BadId("a peer")),
             Some(Peer::Lost) | None => {}
