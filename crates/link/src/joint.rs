@@ -2,7 +2,8 @@
 
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -119,7 +120,8 @@ impl Joint {
     }
 
     /// Sleeps until `over`, which is one of this link's streams, is ready or hung up. Returns
-    /// `false` if the deadline passed. Fails if the peer falls silent meanwhile.
+    /// `false` if the deadline passed. Ends the link if the peer vanishes or falls silent
+    /// meanwhile.
     pub(crate) fn wait(
         &self,
         over: &Stream,
@@ -127,12 +129,12 @@ impl Joint {
         deadline: Option<Instant>,
     ) -> Result<bool, LinkError> {
         if self.watch.get().is_none() {
-            return over.wait(what, deadline);
+            return over.wait(what, deadline).map_err(|error| self.end(error));
         }
         loop {
             let look = Instant::now() + LOOK_EVERY;
             let limit = deadline.map_or(look, |deadline| deadline.min(look));
-            if over.wait(what, Some(limit))? {
+            if over.wait(what, Some(limit)).map_err(|error| self.end(error))? {
                 if what == Readiness::Readable {
                     self.hear();
                 }
@@ -193,17 +195,16 @@ impl Joint {
         error
     }
 
-    /// Keeps the reason that this error gives for the end of the link. Returns the kept reason in
-    /// place of an error that only says that the link has ended.
+    /// Keeps the reason that this error gives for the end of the link, if it is the first. Returns
+    /// the kept reason in place of an error that only says that the link has ended, and of a later
+    /// reason: the first is the cause of the others.
     pub(crate) fn explained(&self, error: LinkError) -> LinkError {
-        if let Some(reason) = copy_of(&error) {
-            // The first reason is the cause of the others.
-            _ = self.reason.set(reason);
-        }
-        match error {
-            LinkError::Closed => self.reason.get().and_then(copy_of).unwrap_or(LinkError::Closed),
-            error => error,
-        }
+        let kept = match copy_of(&error) {
+            Some(reason) => Some(self.reason.get_or_init(|| reason)),
+            None if matches!(error, LinkError::Closed) => self.reason.get(),
+            None => None,
+        };
+        kept.and_then(copy_of).unwrap_or(error)
     }
 
     /// Checks that the link is open and that this process made it.
@@ -218,12 +219,13 @@ impl Joint {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Relaxed)
+        self.closed.load(Acquire)
     }
 
     /// Ends the link and wakes all waiting threads on both sides.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Relaxed);
+        // Whoever finds the link closed finds the reason, too.
+        self.closed.store(true, Release);
         // A forked child shares the socket with its parent, whose link goes on.
         if self.owner.is_this_process() {
             self.stream.shutdown();
@@ -235,11 +237,12 @@ impl Joint {
 }
 
 /// Returns a copy of an error that tells why a link has ended. Returns `None` for the errors that
-/// tell what is wrong with one call, and for those that say no more than that the link has ended.
+/// tell what is wrong with one call or frame, and for [`LinkError::Closed`].
 fn copy_of(error: &LinkError) -> Option<LinkError> {
     match error {
         LinkError::Silent { seconds } => Some(LinkError::Silent { seconds: *seconds }),
         LinkError::Vanished => Some(LinkError::Vanished),
+        LinkError::Ring(why) => Some(LinkError::Ring(why)),
         LinkError::Record(error) => Some(LinkError::Record(*error)),
         LinkError::System { doing, source } => {
             let source = match source.raw_os_error() {

@@ -72,7 +72,7 @@ impl Receiver {
     ) -> Result<Received, LinkError> {
         self.joint.check()?;
         if self.lost {
-            return Err(LinkError::Closed);
+            return Err(self.joint.explained(LinkError::Closed));
         }
         let received = self.receive_one(patience, serve);
         self.lost = received.is_err();

@@ -217,7 +217,10 @@ impl Grants {
     }
 
     pub(super) fn close(&self) {
-        for link in std::mem::take(&mut self.tables.lock().links).into_values() {
+        let links = std::mem::take(&mut self.tables.lock().links);
+        // Without the lock: the end of what an outbox holds may end events, whose followers may
+        // post.
+        for link in links.into_values() {
             if let StrangerLink::Open(outbox, _) = link {
                 outbox.close();
             }

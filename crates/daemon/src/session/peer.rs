@@ -68,8 +68,6 @@ pub(crate) struct Peers {
 enum Peer {
     /// Not linked yet; the messages wait.
     Awaited(Vec<Job>),
-    /// A thread links it and sends the messages that have waited.
-    Linking(Vec<Job>),
     Linked(Outbox),
     Lost,
 }
@@ -104,29 +102,28 @@ impl Peers {
     pub(crate) fn post(&self, peer: Id<kind::Peer>, job: impl FnOnce(&Outbox) + Send + 'static) {
         let mut table = self.table.lock();
         match table.get_mut(&peer) {
-            Some(Peer::Awaited(jobs) | Peer::Linking(jobs)) if jobs.len() < JOBS_MAX => {
-                jobs.push(Box::new(job));
-            }
+            Some(Peer::Awaited(jobs)) if jobs.len() < JOBS_MAX => jobs.push(Box::new(job)),
             Some(Peer::Linked(outbox)) => {
                 let outbox = outbox.clone();
                 drop(table);
                 job(&outbox);
             }
             // Dropped outside the lock: the job may hold memory on its way.
-            Some(Peer::Awaited(_) | Peer::Linking(_) | Peer::Lost) | None => drop(table),
+            Some(Peer::Awaited(_) | Peer::Lost) | None => drop(table),
         }
     }
 
     /// Whether a message can reach this peer, now or later.
     pub(crate) fn has(&self, peer: Id<kind::Peer>) -> bool {
-        self.table.lock().get(&peer).is_some_and(|peer| !matches!(peer, Peer::Lost))
+        matches!(self.table.lock().get(&peer), Some(Peer::Awaited(_) | Peer::Linked(_)))
     }
 
     pub(super) fn expect(&self, peer: Id<kind::Peer>) -> Result<(), FrameError> {
         let mut table = self.table.lock();
         match table.get(&peer) {
-            // If one direction failed, the client tries the other. Both may succeed here.
-            Some(Peer::Awaited(_) | Peer::Linking(_) | Peer::Linked(_)) => return Ok(()),
+            // If one direction failed, the client tries the other.
+            Some(Peer::Awaited(_)) => return Ok(()),
+            Some(Peer::Linked(_)) => return Err(FrameError::BadId("a peer")),
             Some(Peer::Lost) | None if peer.is_none() => return Err(FrameError::BadId("a peer")),
             Some(Peer::Lost) | None => {}
         }
@@ -137,33 +134,27 @@ impl Peers {
         Ok(())
     }
 
-    /// Notes that the caller links a peer. Returns `false` if there is another link, or the peer is
-    /// lost: both directions may succeed when one of them has been given up too early.
-    pub(super) fn begin_link(&self, peer: Id<kind::Peer>) -> bool {
-        match self.table.lock().get_mut(&peer) {
-            Some(state @ Peer::Awaited(_)) => {
-                if let Peer::Awaited(jobs) = std::mem::replace(state, Peer::Lost) {
-                    *state = Peer::Linking(jobs);
-                }
-                true
-            }
-            Some(Peer::Linking(_) | Peer::Linked(_) | Peer::Lost) | None => false,
-        }
-    }
-
     /// Sends the waiting messages to a peer that is linked now, before any others.
     pub(super) fn link(&self, peer: Id<kind::Peer>, outbox: &Outbox) {
         loop {
-            let jobs = match self.table.lock().get_mut(&peer) {
-                Some(Peer::Linking(jobs)) if !jobs.is_empty() => std::mem::take(jobs),
+            let mut table = self.table.lock();
+            let jobs = match table.get_mut(&peer) {
+                Some(Peer::Awaited(jobs)) if !jobs.is_empty() => std::mem::take(jobs),
                 // Lost already, noticed first by its reader.
-                Some(Peer::Lost) | None => return outbox.close(),
+                Some(Peer::Lost) | None => {
+                    drop(table);
+                    return outbox.close();
+                }
                 Some(state) => {
-                    *state = Peer::Linked(outbox.clone());
+                    let before = std::mem::replace(state, Peer::Linked(outbox.clone()));
+                    drop(table);
+                    drop(before);
                     return;
                 }
             };
-            // Without the lock: a job may end events, whose followers may post.
+            // Without the lock: a job, and the end of what an outbox holds, may end events, whose
+            // followers may post.
+            drop(table);
             for job in jobs {
                 job(outbox);
             }
@@ -284,7 +275,7 @@ impl Peers {
         let table = self.table.lock();
         let linked = table.values().filter_map(|peer| match peer {
             Peer::Linked(outbox) => Some(outbox.clone()),
-            Peer::Awaited(_) | Peer::Linking(_) | Peer::Lost => None,
+            Peer::Awaited(_) | Peer::Lost => None,
         });
         let linked: Vec<Outbox> = linked.collect();
         drop(table);
@@ -311,8 +302,6 @@ impl fmt::Debug for PeerSetup {
 
 #[cfg(test)]
 mod tests {
-    use penstock_link::Side;
-
     use super::*;
 
     /// A daemon that takes no ticket. Notes which ones it is to forget.
@@ -357,37 +346,5 @@ mod tests {
         assert_eq!(peers.admission_request(&[late; TICKET_BYTES]), None);
         assert!(peers.take_guest(&[late; TICKET_BYTES]).is_none());
         assert!(peers.take_guest(&[known; TICKET_BYTES]).is_some());
-    }
-
-    #[test]
-    fn a_peer_has_one_link_and_what_waits_goes_over_it_in_order() {
-        let peers = Peers::default();
-        let peer = Id::new(1);
-        assert!(!peers.begin_link(peer), "nobody expects the peer");
-        peers.expect(peer).unwrap();
-        let (tell, told) = std::sync::mpsc::channel();
-        let post = |number| {
-            let tell = tell.clone();
-            peers.post(peer, move |_| _ = tell.send(number));
-        };
-        post(1);
-        assert!(peers.begin_link(peer));
-        post(2);
-        // The client tries the other direction, which comes too late.
-        peers.expect(peer).unwrap();
-        assert!(!peers.begin_link(peer));
-        assert!(told.try_recv().is_err(), "there is no link yet");
-        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let stream = Stream::from_fd(ours.into()).unwrap();
-        let (sender, _receiver) =
-            penstock_link::establish(stream, 0, Side::Worker, to_peer::check).unwrap();
-        let outbox = Outbox::new(sender);
-        peers.link(peer, &outbox);
-        post(3);
-        assert_eq!(told.try_iter().collect::<Vec<_>>(), [1, 2, 3]);
-        assert!(peers.expect(peer).is_ok() && !peers.begin_link(peer));
-        peers.lose(peer);
-        assert!(!peers.begin_link(peer), "the peer is lost");
-        drop(theirs);
     }
 }

@@ -51,8 +51,8 @@ fn every_thread_learns_the_first_reason_of_an_end() {
         source: std::io::Error::other("no route"),
     };
     assert!(matches!(joint.explained(LinkError::Closed), LinkError::Closed));
-    joint.end(lost());
-    joint.end(LinkError::Vanished);
+    assert_eq!(joint.end(lost()).to_string(), lost().to_string());
+    assert_eq!(joint.end(LinkError::Vanished).to_string(), lost().to_string());
     let call = to_worker::Flush { queue: Id::new(1) };
     for told in [sender.check(), sender.check_peer(), sender.send(&call, &[], &[])] {
         assert_eq!(told.unwrap_err().to_string(), lost().to_string());

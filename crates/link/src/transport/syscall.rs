@@ -188,7 +188,6 @@ fn look_while(
             return Ok(false);
         }
         if connection.vanished() {
-            connection.shutdown();
             return Err(LinkError::Vanished);
         }
     }

@@ -73,17 +73,12 @@ impl SharedSession {
         }
     }
 
-    /// Starts to serve a peer whose link is established. Closes the link if the peer has another
-    /// one.
+    /// Starts to serve a peer whose link is established.
     pub(crate) fn link_peer(
         self: &Arc<Self>,
         peer: Id<kind::Peer>,
         (sender, receiver): (Sender, Receiver),
     ) -> Result<(), LinkError> {
-        if !self.peers.begin_link(peer) {
-            sender.close();
-            return Ok(());
-        }
         receiver.expect_beats();
         let outbox = Outbox::new(sender);
         let shared = self.clone();
