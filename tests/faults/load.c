@@ -4,6 +4,8 @@
  * if data is not what it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL
  * error), 4 (wrong data).
  *
+ * The variable LOAD_PAUSE_MS makes it rest for this time after each turn of its work.
+ *
  * Mode "idle": says "busy" and calls nothing more until the end.
  *
  * Mode "rate": says "rest" and sleeps until SIGUSR1 comes. Then it keeps the first DEVICES devices
@@ -135,14 +137,22 @@ static void kernels(cl_command_queue on) {
     CALL(clFinish(on));
 }
 
-/* Sends and never waits: a worker that takes nothing leaves no room on the way to it. */
+/* Sends and never waits: a worker that takes nothing leaves no room on the way to it. The kernel
+ * comes first, because a write that waits for nothing is a copy into memory of both sides. */
 static void fills(cl_command_queue on) {
     static unsigned char *bytes;
+    static cl_kernel kernel;
     static cl_mem mem;
+    const size_t items = SMALL / 4;
+    const cl_uint by = 1;
     if (!bytes) {
         bytes = calloc(1, SIZE);
         mem = buffer(SIZE);
+        kernel = kernel_of(add_source, "add");
+        CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
+        CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
     }
+    CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
     CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
     CALL(clFlush(on));
     busy();
@@ -565,6 +575,7 @@ int main(int argc, char **argv) {
     if (strcmp(mode, "spared") == 0) spared();
     if (strcmp(mode, "fallback") == 0) fallback();
     const double start_s = seconds();
+    const char *pause_ms = getenv("LOAD_PAUSE_MS");
     int turn = 0;
     do {
         if (strcmp(mode, "transfers") == 0)
@@ -591,6 +602,7 @@ int main(int argc, char **argv) {
             moving(turn);
         else
             steady(queues[0]);
+        if (pause_ms) usleep((useconds_t)atoi(pause_ms) * 1000);
         turn++;
     } while (!stop && seconds() - start_s < limit_s);
     end(0, "done %d", turn);
