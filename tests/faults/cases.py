@@ -474,6 +474,8 @@ def refuse_memory(times, kind, folder):
 
 # The least silence after which a client may give up a worker.
 SILENCE = {"PENSTOCK_SILENCE_S": "15"}
+# Transfers need no worker on this host, so a client without a pause copies until it gives up.
+CALM = SILENCE | {"LOAD_PAUSE_MS": "20"}
 
 
 def stop_workers(times, kind, folder):
@@ -485,10 +487,12 @@ def stop_workers(times, kind, folder):
     try:
         for node in (first, second):
             node.workers()
-        asleep, steady = (first.client("steady", 3600, **SILENCE) for _ in range(2))
+        asleep, steady = (first.client("steady", 3600, **CALM) for _ in range(2))
         spared = first.client("spared", nodes=[first, second], **SILENCE)
         both = first.client("moving", nodes=[first, second], **SILENCE)
-        waiting = [second.client(mode, **SILENCE) for mode in [*MODES, "fills"]]
+        waiting = [second.client(mode, **CALM) for mode in MODES]
+        # It has no pause, because it must use up all room on the way to its worker.
+        waiting.append(second.client("fills", **SILENCE))
         for client in (asleep, steady, spared, both, *waiting):
             client.wait_busy()
         for client in (spared, both, *waiting):

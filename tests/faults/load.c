@@ -2,7 +2,7 @@
  *
  * Says "busy" when it is in the middle of its work, "error CODE" at the first OpenCL error, "wrong"
  * if data is not what it must be. Ends with 0 (time is up or SIGTERM, all right), 3 (an OpenCL
- * error), 4 (wrong data).
+ * error), 4 (wrong data). The variable LOAD_PAUSE_MS makes it rest after each turn of its work.
  *
  * Mode "idle": says "busy" and calls nothing more until the end.
  *
@@ -103,14 +103,19 @@ static const char *const add_source =
 static const char *const spin_source =
     "kernel void spin(global float *w, uint n) { float x = *w; for (uint i = 0; i < n; i++) x = sin(x) + 1; *w = x; }";
 
+/* A kernel that adds `by` to words of `mem`. */
+static cl_kernel adder(cl_mem mem, cl_uint by) {
+    cl_kernel kernel = kernel_of(add_source, "add");
+    CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
+    CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+    return kernel;
+}
+
 /* Large writes, never waited for one by one. */
 static void transfers(cl_command_queue on) {
-    static unsigned char *bytes;
+    static unsigned char bytes[SIZE];
     static cl_mem mem;
-    if (!bytes) {
-        bytes = calloc(1, SIZE);
-        mem = buffer(SIZE);
-    }
+    if (!mem) mem = buffer(SIZE);
     for (int i = 0; i < 8; i++)
         CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
     busy();
@@ -135,14 +140,18 @@ static void kernels(cl_command_queue on) {
     CALL(clFinish(on));
 }
 
-/* Sends and never waits: a worker that takes nothing leaves no room on the way to it. */
+/* Sends and never waits: a worker that takes nothing leaves no room on the way to it. The kernel
+ * comes first, because a write that waits for nothing is a copy into memory of both sides. */
 static void fills(cl_command_queue on) {
-    static unsigned char *bytes;
+    static unsigned char bytes[SIZE];
+    static cl_kernel kernel;
     static cl_mem mem;
-    if (!bytes) {
-        bytes = calloc(1, SIZE);
+    const size_t items = SMALL / 4;
+    if (!mem) {
         mem = buffer(SIZE);
+        kernel = adder(mem, 1);
     }
+    CALL(clEnqueueNDRangeKernel(on, kernel, 1, NULL, &items, NULL, 0, NULL, NULL));
     CALL(clEnqueueWriteBuffer(on, mem, CL_FALSE, 0, SIZE, bytes, 0, NULL, NULL));
     CALL(clFlush(on));
     busy();
@@ -192,12 +201,9 @@ static void steady(cl_command_queue on) {
     static cl_mem mem;
     static cl_uint words[SMALL / 4], expected;
     const size_t items = SMALL / 4;
-    const cl_uint by = 3;
     if (!kernel) {
-        kernel = kernel_of(add_source, "add");
         mem = buffer(SMALL);
-        CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
-        CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+        kernel = adder(mem, 3);
         CALL(clEnqueueWriteBuffer(on, mem, CL_TRUE, 0, SMALL, words, 0, NULL, NULL));
     }
     for (int i = 0; i < 5; i++)
@@ -216,13 +222,10 @@ static void both(int turn) {
     static cl_mem mem;
     static cl_uint *words;
     const size_t items = SIZE / 4;
-    const cl_uint by = 1;
     if (!kernel) {
-        kernel = kernel_of(add_source, "add");
         mem = buffer(SIZE);
+        kernel = adder(mem, 1);
         words = calloc(1, SIZE);
-        CALL(clSetKernelArg(kernel, 0, sizeof mem, &mem));
-        CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
         CALL(clEnqueueWriteBuffer(queues[0], mem, CL_TRUE, 0, SIZE, words, 0, NULL, NULL));
     }
     cl_command_queue on = queues[turn % (int)device_count];
@@ -374,11 +377,8 @@ static void refused(cl_kernel kernel, cl_mem mem, size_t words, bool is_awaited)
 static _Noreturn void fallback(void) {
     enum { BYTES = 256 << 20 };
     const size_t words = BYTES / sizeof(cl_uint), few = 1024;
-    const cl_uint by = 1;
-    cl_kernel kernel = kernel_of(add_source, "add");
     cl_mem small = buffer(SMALL);
-    CALL(clSetKernelArg(kernel, 0, sizeof small, &small));
-    CALL(clSetKernelArg(kernel, 1, sizeof by, &by));
+    cl_kernel kernel = adder(small, 1);
     for (cl_uint d = 0; d < device_count; d++) {
         CALL(clEnqueueNDRangeKernel(queues[d], kernel, 1, NULL, &few, NULL, 0, NULL, NULL));
         CALL(clFinish(queues[d]));
@@ -565,6 +565,7 @@ int main(int argc, char **argv) {
     if (strcmp(mode, "spared") == 0) spared();
     if (strcmp(mode, "fallback") == 0) fallback();
     const double start_s = seconds();
+    const char *pause_ms = getenv("LOAD_PAUSE_MS");
     int turn = 0;
     do {
         if (strcmp(mode, "transfers") == 0)
@@ -591,6 +592,7 @@ int main(int argc, char **argv) {
             moving(turn);
         else
             steady(queues[0]);
+        if (pause_ms) usleep((useconds_t)atoi(pause_ms) * 1000);
         turn++;
     } while (!stop && seconds() - start_s < limit_s);
     end(0, "done %d", turn);

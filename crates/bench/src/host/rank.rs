@@ -23,7 +23,8 @@ const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 /// Time that the first process needs to open its counters. The others sleep longer by this time,
 /// because the measurement of idle power begins later.
 const IDLE_SPARE: Duration = Duration::from_millis(500);
-/// Duration of the trial of each way, in seconds. After the trials, the best way is measured.
+/// Duration of the trial of each way, in seconds, unless the measurement itself is shorter. After
+/// the trials, the best way is measured.
 const TRIAL_SECONDS: f64 = 0.03;
 
 /// A message of the first process.
@@ -148,7 +149,8 @@ fn point(
     joules: &mut Joules,
     Case { path, kind, bytes, ranks }: Case,
 ) -> Result<Point> {
-    let how = best(part, path, kind, bytes)?;
+    let trial_seconds = plan.pass_seconds().min(TRIAL_SECONDS);
+    let how = best(part, path, kind, bytes, trial_seconds)?;
     let seconds = joules.seconds_min().unwrap_or(0.0).max(plan.pass_seconds());
     let samples = part.samples_for(path, kind, bytes, how, seconds)?;
     let run = || part.measure(path, kind, bytes, how, samples);
@@ -163,7 +165,7 @@ fn point(
 }
 
 /// Returns the fastest of the ways that the path may use for messages of this size.
-fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64) -> Result<How> {
+fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64, trial_seconds: f64) -> Result<How> {
     let mut ways = vec![Way::Plain];
     if path.is_pipelined() {
         let chunks = CHUNKS.into_iter().filter(|chunk| chunk * 2 <= bytes);
@@ -185,7 +187,7 @@ fn best(part: &mut Part, path: Path, kind: Kind, bytes: u64) -> Result<How> {
     }
     let mut best = (f64::INFINITY, How::PLAIN);
     for how in all {
-        let samples = part.samples_for(path, kind, bytes, how, TRIAL_SECONDS)?;
+        let samples = part.samples_for(path, kind, bytes, how, trial_seconds)?;
         let us = part.measure(path, kind, bytes, how, samples)?.samples.quantile(0.5);
         if us < best.0 {
             best = (us, how);
