@@ -253,7 +253,6 @@ fn serve(
         tracing::info!(why, "the session ends");
         crash::end();
         _ = control.send(&ToDaemon::Ended(why), None);
-        penstock_link::end_trace_of_worker();
         // No return from `main`: drivers' exit handlers wait for kernels and may crash.
         crate::sys::exit_now(0)
     })

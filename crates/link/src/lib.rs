@@ -88,7 +88,7 @@ pub use secure::{Enrolled, KnownClient};
 pub use sender::Sender;
 pub use stream::{Leash, Stream};
 pub use threads::spawn_quiet;
-pub use trace::{begin_trace_of_worker, end_trace_of_worker};
+pub use trace::begin_trace_of_worker;
 pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};

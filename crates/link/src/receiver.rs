@@ -63,8 +63,9 @@ impl Receiver {
     /// begun, its end or the end of the link is awaited.
     ///
     /// # Errors
-    /// [`LinkError::Closed`] if the peer hung up or this side closed the link; otherwise the peer's
-    /// violation of the protocol, or the error of `serve`. After an error the link cannot be used.
+    /// The reason of the link's end, or [`LinkError::Closed`] if the peer hung up or this side
+    /// closed the link and no more is known; otherwise the peer's violation of the protocol, or the
+    /// error of `serve`. After an error the link cannot be used.
     pub fn receive(
         &mut self,
         patience: Patience,

@@ -241,7 +241,8 @@ impl Sender {
     /// Checks whether this process may still use the link and its memory.
     ///
     /// # Errors
-    /// [`LinkError::Closed`], or [`LinkError::Forked`] in a child of the opening process.
+    /// The reason of the link's end, [`LinkError::Closed`] if none is known, or
+    /// [`LinkError::Forked`] in a child of the opening process.
     pub fn check(&self) -> Result<(), LinkError> {
         self.handle.0.joint.check()
     }

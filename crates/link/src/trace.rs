@@ -8,7 +8,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
@@ -86,13 +86,6 @@ impl Recorder {
         (std::process::id() == self.process).then(|| self.file.lock())
     }
 
-    /// Waits until each frame that was sent is recorded. Then no further frame begins: a thread
-    /// that tries to send or receive one waits until this process ends.
-    fn end(&self) {
-        // Only the end of the process gives the file back.
-        std::mem::forget(self.file());
-    }
-
     fn record(&self, kind: RecordKind, link: u32, content: &[&[u8]]) {
         if let Some(mut file) = self.file() {
             self.write(&mut file, self.time(), kind, link, content);
@@ -102,6 +95,19 @@ impl Recorder {
     /// Returns the time since the beginning of the trace, in ns.
     fn time(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Takes back the records behind a position. After a failure the trace ends there.
+    fn take_back(&self, file: &mut Option<File>, position: io::Result<u64>) {
+        let Some(open) = file else { return };
+        let taken = position.and_then(|position| {
+            open.set_len(position)?;
+            open.seek(SeekFrom::Start(position))
+        });
+        if let Err(error) = taken {
+            complain(&self.path, &error);
+            *file = None;
+        }
     }
 
     /// Writes one record. After a failure the trace ends there.
@@ -183,15 +189,6 @@ pub fn begin_trace_of_worker() {
     Recorder::of_process(Side::Worker);
 }
 
-/// Waits until each frame that this process has sent is in its trace, if it has one. Call this
-/// immediately before a worker's process ends: another thread may have sent a frame that it has
-/// not recorded yet. Threads that send or receive frames later wait until the process has ended.
-pub fn end_trace_of_worker() {
-    if let Some(recorder) = Recorder::of_process(Side::Worker) {
-        recorder.end();
-    }
-}
-
 impl LinkTrace {
     /// Begins the trace of a link, if this process traces. `peer` names the other side.
     pub(crate) fn begin(side: Side, peer: impl FnOnce() -> String) -> Option<Self> {
@@ -210,8 +207,10 @@ impl LinkTrace {
         self.recorder.record(RecordKind::Sent, self.number, head);
     }
 
-    /// Records a frame if `send` sends it. Holds the file meanwhile, so that the answer, which
-    /// another thread receives, comes behind the frame. `send` does not block.
+    /// Records a frame if `send` sends it. The record is written first and taken back if the frame
+    /// was not sent: the process may be killed as soon as the peer has the frame. Holds the file
+    /// meanwhile, so that the answer, which another thread receives, comes behind the frame. `send`
+    /// does not block.
     pub(crate) fn sent_if(
         &self,
         head: &[&[u8]],
@@ -221,15 +220,17 @@ impl LinkTrace {
         let recorder = self.recorder;
         let Some(mut file) = recorder.file() else { return send() };
         let time = recorder.time();
-        let sent = send()?;
-        if sent {
-            recorder.write(&mut file, time, RecordKind::Sent, self.number, head);
-            self.sent_left.store(recorder.payload_bytes_max, Relaxed);
-            for piece in kept(&self.sent_left, payload) {
-                recorder.write(&mut file, time, RecordKind::SentPayload, self.number, &[piece]);
-            }
+        let before = file.as_mut().map(|file| file.stream_position());
+        recorder.write(&mut file, time, RecordKind::Sent, self.number, head);
+        self.sent_left.store(recorder.payload_bytes_max, Relaxed);
+        for piece in kept(&self.sent_left, payload) {
+            recorder.write(&mut file, time, RecordKind::SentPayload, self.number, &[piece]);
         }
-        Ok(sent)
+        let sent = send();
+        if let (Ok(false) | Err(_), Some(before)) = (&sent, before) {
+            recorder.take_back(&mut file, before);
+        }
+        sent
     }
 
     /// Records the next bytes of the payload of the frame that was sent last.
@@ -359,22 +360,25 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_ends_after_the_record_of_a_frame_that_is_sent() {
-        let folder = Folder::new("end");
+    fn a_frame_is_recorded_before_it_is_sent_and_not_if_it_cannot_be() {
+        let folder = Folder::new("before");
         let recorder = Recorder::create(folder.0.join("trace").as_os_str(), Side::Worker).unwrap();
-        let recorder: &'static Recorder = Box::leak(Box::new(recorder));
-        let is_held = || recorder.file.try_lock().is_none();
-        // What closes the link later would wait for the end of this process.
-        let trace = std::mem::ManuallyDrop::new(LinkTrace::of(recorder, "the test"));
-        let mut held_while_sent = false;
-        let send = || {
-            held_while_sent = is_held();
-            Ok(true)
+        let path = recorder.path.clone();
+        let trace = LinkTrace::of(Box::leak(Box::new(recorder)), "the test");
+        let content = || -> Vec<String> {
+            let file = fs::read(&path).unwrap();
+            let records = read(&file).unwrap().records.into_iter().skip(1);
+            records.map(|record| String::from_utf8_lossy(record.content).into_owned()).collect()
         };
-        trace.sent_if(&[b"head"], b"", send).unwrap();
-        // So the end, which takes the file for good, comes before the frame or after its record.
-        assert!(held_while_sent && !is_held());
-        recorder.end();
-        assert!(is_held());
+        let mut seen = Vec::new();
+        let sent = trace.sent_if(&[b"one"], b"payload", || {
+            seen = content();
+            Ok(true)
+        });
+        assert!(sent.unwrap() && seen == ["one", "payload"], "{seen:?}");
+        assert!(!trace.sent_if(&[b"two"], b"payload", || Ok(false)).unwrap());
+        trace.sent_if(&[b"three"], b"", || Err(LinkError::Closed)).unwrap_err();
+        assert!(trace.sent_if(&[b"four"], b"", || Ok(true)).unwrap());
+        assert_eq!(content(), ["one", "payload", "four"]);
     }
 }

@@ -189,14 +189,18 @@ impl Grants {
     /// Notes that a link has ended. Returns what waited for it, for the caller to end.
     pub(super) fn lose(&self, peer: Id<kind::Peer>) -> Abandoned {
         let mut tables = self.tables.lock();
-        if let Some(StrangerLink::Open(outbox, _)) = tables.links.remove(&peer) {
-            outbox.close();
-        }
+        let link = tables.links.remove(&peer);
         let of_peer = |key: &TransferKey| key.1 == peer;
         let grants = tables.grants.extract_if(|key, _| of_peer(key));
         let targets = grants.map(|(_, grant)| grant.target).collect();
         let claims = tables.claims.extract_if(|key, _| of_peer(key));
-        Abandoned { targets, claims: claims.map(|(_, claim)| claim).collect() }
+        let abandoned = Abandoned { targets, claims: claims.map(|(_, claim)| claim).collect() };
+        // Without the lock: the end of what an outbox holds may end events, and so enter a driver.
+        drop(tables);
+        if let Some(StrangerLink::Open(outbox, _)) = link {
+            outbox.close();
+        }
+        abandoned
     }
 
     /// Sends a sign of life over all links.
@@ -218,8 +222,7 @@ impl Grants {
 
     pub(super) fn close(&self) {
         let links = std::mem::take(&mut self.tables.lock().links);
-        // Without the lock: the end of what an outbox holds may end events, whose followers may
-        // post.
+        // Without the lock, as in `lose`.
         for link in links.into_values() {
             if let StrangerLink::Open(outbox, _) = link {
                 outbox.close();
