@@ -189,6 +189,8 @@ pub struct Function {
     pub frame_align: u32,
     pub address_taken: bool,
     pub no_return: bool,
+    /// Whether a thread may fail while others go on. The translation sets it.
+    pub may_fail: bool,
     /// Line of the declaration, counted from 1.
     pub line: u32,
     /// The first instruction of the body that is not supported. The body lacks such instructions,

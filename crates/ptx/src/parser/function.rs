@@ -70,6 +70,7 @@ impl<'a> Parser<'a> {
                 frame_align: 1,
                 address_taken: known.address_taken,
                 no_return,
+                may_fail: false,
                 line: position.line,
                 refusal: draft.refusal,
             };
@@ -110,6 +111,7 @@ impl<'a> Parser<'a> {
             frame_align: 1,
             address_taken: false,
             no_return: false,
+            may_fail: false,
             line: position.line,
             refusal: None,
         });

@@ -11,6 +11,7 @@ use super::flow::{ControlFlow, LiveJoins};
 use super::kept::KeptRegisters;
 use super::linear::LinearSums;
 use super::options::Options;
+use super::vote_rows::VoteRows;
 use super::writer::Writer;
 use super::{agree, broadcast, convergence, effects};
 use crate::ir::{Entry, Function, Module, RegisterId, Space, Statement, Type};
@@ -90,6 +91,7 @@ impl KernelBody {
             uses_barriers: false,
             uses_exchange: false,
             uses_sums: false,
+            votes: VoteRows::of(function.body.as_deref().unwrap_or_default()),
             uses_agreement: false,
             has_param_window: super::param::has_window(function),
             failing,
@@ -116,7 +118,7 @@ impl Writer<'_> {
     fn write_plain(&mut self) -> Result<(), TranslateError> {
         let body = self.function.body.as_deref().unwrap_or_default();
         for (index, statement) in body.iter().enumerate() {
-            if !self.flow.reached[self.flow.block_of[index]] {
+            if !self.flow.reached[self.flow.block_of[index]] || index < self.votes.written_to {
                 continue;
             }
             self.at = index;
@@ -167,10 +169,11 @@ impl Writer<'_> {
         } else if self.uses_exchange {
             super::warp::declare(self.threads_most(), self.uses_sums, text);
         }
+        self.declare_votes(text);
         if self.uses_agreement {
             broadcast::declare(text);
         }
-        if self.uses_lid || self.uses_exchange || self.is_machine {
+        if self.uses_lid || self.uses_exchange || self.votes.are_used || self.is_machine {
             text.push_str("const uint lid = (uint)get_local_id(0) + (uint)get_local_size(0) * ((uint)get_local_id(1) + (uint)get_local_size(1) * (uint)get_local_id(2));\n");
             text.push_str(
                 "const uint threads = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));\n",
@@ -189,9 +192,7 @@ impl Writer<'_> {
         if self.uses_carry {
             text.push_str("uint carry = 0;\n");
         }
-        if self.uses_sums && !self.is_machine {
-            text.push_str("if (lid == 0) wr[0] = 0;\nbarrier(CLK_LOCAL_MEM_FENCE);\n");
-        }
+        self.clear_sums(text);
         self.kept.declare(text);
         for (index, (id, register)) in
             (0..).map(RegisterId).zip(&self.function.registers).enumerate()

@@ -25,7 +25,7 @@ pub(super) fn needs_machine(function: &Function, flow: &ControlFlow, uniform: &U
 /// Whether an instruction counts the threads of a part of the block: `bar.red` with a number of
 /// threads, or with a barrier that each warp may choose. For `bar.sync`, all threads may wait for
 /// each other instead.
-fn counts_some(what: &Instruction) -> bool {
+pub(super) fn counts_some(what: &Instruction) -> bool {
     what.opcode == Opcode::BarRed
         && (what.sources().len() > 2
             || !matches!(what.sources().first(), Some(Operand::Immediate(_))))

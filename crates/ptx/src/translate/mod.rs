@@ -34,7 +34,10 @@
 //! stop; `stop_search` finds the places. `alias` compares the addresses (`address_form`), with the
 //! knowledge of `linear`, `roots`, `values` and `conditions`. `regions` finds where lanes that took
 //! different paths come together again, and `spin` finds loops that only wait. `peers` decides
-//! whether such a loop may wait for another thread of its own block.
+//! whether such a loop may wait for another thread of its own block. `known` names kernels of
+//! libraries that need none of these stops, and `idle_votes` takes votes without a use from them.
+//!
+//! Independent votes share a barrier (`vote_rows`).
 //!
 //! # Differences from a GPU
 //!
@@ -69,11 +72,13 @@ mod error;
 mod float;
 mod flow;
 mod half;
+mod idle_votes;
 mod inline;
 mod integer;
 mod jump;
 mod kept;
 mod kernel;
+mod known;
 mod linear;
 mod lvalue;
 mod machine;
@@ -97,6 +102,7 @@ mod tests;
 mod texture;
 mod uniform;
 mod values;
+mod vote_rows;
 mod warp;
 mod writer;
 
@@ -111,11 +117,12 @@ pub use error::TranslateError;
 pub use kernel::{Argument, RefusedKernel, TranslatedKernel, Translation};
 pub use options::Options;
 
+use body::KernelBody;
 use kernel::parameter_words;
 
 /// Largest number of threads in a block of a translated kernel.
 pub use crate::ir::BLOCK_THREADS_MAX;
-use crate::ir::{Entry, Instruction, Module, Opcode, Statement};
+use crate::ir::{Entry, Function, Instruction, Module, Opcode, Statement};
 pub use crate::ir::{HEAP_BYTES_MAX, HEAP_WINDOW};
 
 /// Translates a whole module to OpenCL C.
@@ -192,14 +199,12 @@ fn kernel(
     if !options.fp64 {
         body::doubles_as_bits(&mut flat);
     }
-    let without_stops = flat.clone();
-    order::insert_stops(module, entry, &mut flat, false);
-    let stays_open = closing::close_branches(&mut flat);
-    if stays_open {
-        flat = without_stops;
-        order::insert_stops(module, entry, &mut flat, true);
-    }
-    let body = body::KernelBody::of(module, entry, &flat, options, stays_open)?;
+    flat.may_fail = options.check || ending::has_traps(module, &flat);
+    vote_rows::gather(&mut flat);
+    let body = match known_body(module, entry, &flat, options)? {
+        Some(body) => body,
+        None => body_of(module, entry, flat, options)?,
+    };
     let cl_name = format!("k{index}_{}", plain(&entry.name));
     let words = parameter_words(entry) + u32::from(body.uses_dynamic_size);
     let _ = writeln!(code, "struct p{index} {{ ulong w[{words}]; }};");
@@ -230,8 +235,45 @@ fn kernel(
     })
 }
 
+/// Inserts the meetings that a kernel needs beside its own, and writes its body.
+fn body_of(
+    module: &Module,
+    entry: &Entry,
+    mut flat: Function,
+    options: &Options,
+) -> Result<KernelBody, TranslateError> {
+    let without_stops = flat.clone();
+    order::insert_stops(module, entry, &mut flat, false);
+    let stays_open = closing::close_branches(&mut flat);
+    if stays_open {
+        flat = without_stops;
+        order::insert_stops(module, entry, &mut flat, true);
+    }
+    KernelBody::of(module, entry, &flat, options, stays_open)
+}
+
+/// Writes the body of a kernel with a known protocol (see `known`), which needs no other meetings
+/// than its own. Returns `None` for other kernels, and if the kernel is a state machine even so.
+fn known_body(
+    module: &Module,
+    entry: &Entry,
+    flat: &Function,
+    options: &Options,
+) -> Result<Option<KernelBody>, TranslateError> {
+    if !known::is_known(&entry.name) {
+        return Ok(None);
+    }
+    let mut flat = flat.clone();
+    idle_votes::remove(&mut flat);
+    if closing::close_branches(&mut flat) {
+        return Ok(None);
+    }
+    let body = KernelBody::of(module, entry, &flat, options, false)?;
+    Ok((!body.is_machine).then_some(body))
+}
+
 /// Returns the arguments that a kernel with this body needs.
-fn arguments(entry: &Entry, options: &Options, body: &body::KernelBody) -> Vec<Argument> {
+fn arguments(entry: &Entry, options: &Options, body: &KernelBody) -> Vec<Argument> {
     let words = || body.text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
     let names = |wanted: &str| words().any(|word| word == wanted);
     // `AT` chooses among all arenas. Checks name the only arena.

@@ -1,5 +1,7 @@
 //! Tests of the generated text where its shape matters, for speed or for what it must not do.
 
+mod together;
+
 use super::{Options, Translation, translate};
 use crate::module::parse;
 

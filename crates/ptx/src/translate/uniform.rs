@@ -8,6 +8,7 @@
 
 use std::collections::HashSet;
 
+use super::convergence;
 use super::effects;
 use super::flow::{BlockMarks, ControlFlow};
 use crate::ir::{Address, Base};
@@ -32,6 +33,7 @@ pub(super) struct Uniformity {
 /// reads has changed.
 struct DivergenceSpread<'a> {
     this: Uniformity,
+    function: &'a Function,
     body: &'a [Statement],
     flow: &'a ControlFlow,
     /// The statements that read each register.
@@ -62,6 +64,7 @@ impl Uniformity {
         let marks = BlockMarks::new(flow);
         let mut spread = DivergenceSpread {
             this,
+            function,
             body,
             flow,
             readers,
@@ -128,7 +131,7 @@ impl DivergenceSpread<'_> {
                 let range = self.flow.blocks[block].start..self.flow.blocks[block].end;
                 for statement in &self.body[range] {
                     if let Statement::Instruction(instruction) = statement {
-                        self.diverge(instruction, true);
+                        self.diverge(instruction, !self.reduces_block(instruction));
                     }
                 }
                 self.split(block);
@@ -140,13 +143,24 @@ impl DivergenceSpread<'_> {
 
     /// Records that an instruction's result or effect differs between threads.
     fn differs(&mut self, at: usize, instruction: &Instruction) {
-        if !self.this.agreed.contains(&at) {
+        let block = self.flow.block_of[at];
+        let is_agreed = self.this.agreed.contains(&at)
+            || self.reduces_block(instruction) && !self.this.scattered[block];
+        if !is_agreed {
             self.diverge(instruction, false);
         }
-        let block = self.flow.block_of[at];
         if at + 1 == self.flow.blocks[block].end {
             self.split(block);
         }
+    }
+
+    /// Whether an instruction gives all threads of the block one result, if all of them reach it
+    /// together. A thread that has failed does not take part.
+    fn reduces_block(&self, instruction: &Instruction) -> bool {
+        instruction.opcode == Opcode::BarRed
+            && instruction.guard.is_none()
+            && !convergence::counts_some(instruction)
+            && !self.function.may_fail
     }
 
     /// Marks the registers that an instruction writes as divergent; with `repeated`, only those

@@ -9,9 +9,11 @@ use std::fmt::Write as _;
 use super::control::CONTROL_ZERO;
 use super::effects::is_meeting;
 use super::error::TranslateError;
+use super::vote_rows;
 use super::writer::Writer;
 use crate::ir::{
     Instruction, Opcode, Operand, Reduce, ShuffleMode, Space, Statement, Stop, Type, VoteMode,
+    WARP_SIZE,
 };
 
 /// Declares two halves for the exchanged values, and three alternating sums for `bar.red`.
@@ -21,6 +23,9 @@ pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
         text.push_str("__local uint wr[3];\nuint third = 0;\n");
     }
 }
+
+/// Number of words that a warp has for each vote of a row: see [`Writer::vote_together`].
+const VOTE_WORDS: usize = 3;
 
 /// Returns the space that an instruction accesses.
 fn accessed(what: &Instruction) -> Option<Space> {
@@ -117,6 +122,7 @@ impl Writer<'_> {
                 return Ok(());
             }
             Opcode::BarRed => return self.reduce_block(what),
+            Opcode::Vote => return self.vote_together(what),
             _ => {}
         }
         let exchange = self.exchange(what)?;
@@ -159,7 +165,7 @@ impl Writer<'_> {
         let nothing = || String::from("0UL");
         Ok(match what.opcode {
             Opcode::Shfl => return self.shuffle(what),
-            Opcode::Vote => return self.vote(what),
+            Opcode::Vote => return self.vote(what, "ps_ballot(w, here)"),
             Opcode::Redux => return self.reduce_warp(what),
             Opcode::Match => {
                 let ty = if what.ty().bits() == 64 { Type::U64 } else { Type::U32 };
@@ -227,10 +233,9 @@ impl Writer<'_> {
         })
     }
 
-    fn vote(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {
+    fn vote(&mut self, what: &Instruction, ballot: &str) -> Result<Exchange, TranslateError> {
         let value = self.source(what, 0, Type::Pred)?;
         let members = self.members(what, 1)?;
-        let ballot = "ps_ballot(w, here)";
         let outcome = match what.modifiers.vote {
             Some(VoteMode::Ballot) => format!("(ulong){ballot}"),
             Some(VoteMode::Any) => format!("(ulong)({ballot} != 0u)"),
@@ -238,6 +243,99 @@ impl Writer<'_> {
             _ => format!("(ulong)({ballot} == here)"),
         };
         Ok(Exchange { value: format!("(ulong)({value} ? 1u : 0u)"), members, outcome })
+    }
+
+    /// Writes a vote that all threads reach together, and those directly behind it that can share
+    /// its barrier.
+    ///
+    /// Each warp has three words for each vote of a row, and row number `n` uses those with the
+    /// number `n % 3`. Each lane whose predicate is true sets its bit in front of the barrier, and
+    /// all lanes read behind it. Before the barrier of row `n`, the first lane clears the words of
+    /// row `n + 1`. These were last used in row `n - 2`. All lanes had read them when they came to
+    /// the barrier of row `n - 1`, which the first lane has passed. The lanes set their bits for
+    /// row `n + 1` behind the barrier of row `n`. So the words are clear then.
+    fn vote_together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+        self.votes.are_used = true;
+        let (first, words) = (self.at, self.vote_words());
+        let warps = self.threads_most() / WARP_SIZE;
+        let body = self.function.body.as_deref().unwrap_or_default();
+        let row = match what.guard {
+            None => &body[first..first + vote_rows::count(body, first).max(1)],
+            Some(_) => &body[first..=first],
+        };
+        let votes: Vec<&Instruction> = row
+            .iter()
+            .filter_map(|statement| match statement {
+                Statement::Instruction(vote) => Some(vote),
+                Statement::Label(_) => None,
+            })
+            .collect();
+        let after = format!("(voted == {}u ? 0u : voted + {words}u)", (VOTE_WORDS - 1) * words);
+        let clear = self.clear_votes(&after);
+        self.line(clear.trim_end());
+        let mut exchanges = Vec::new();
+        for (index, vote) in votes.iter().enumerate() {
+            self.at = first + index;
+            let exchange = self.vote(vote, "ballot")?;
+            let word = format!("ballots[voted + {}u + (lid >> 5)]", index * warps as usize);
+            self.line(&format!(
+                "if ({} != 0UL) atomic_or((volatile __local uint *)&{word}, 1u << (lid & 31u));",
+                exchange.value
+            ));
+            exchanges.push((exchange, word));
+        }
+        self.barrier();
+        for (index, (vote, (exchange, word))) in votes.iter().zip(exchanges).enumerate() {
+            self.at = first + index;
+            let members =
+                if exchange.members.is_empty() { "0xffffffffu" } else { &exchange.members };
+            self.line(&format!("{{ const uint here = {members} & ps_lanes(lid, threads);"));
+            self.line(&format!("const uint ballot = {word} & here;"));
+            self.line(&format!("const ulong y = {};", exchange.outcome));
+            self.write_outcome(vote)?;
+            self.line("}");
+        }
+        self.line(&format!("voted = {after};"));
+        self.votes.written_to = first + votes.len();
+        Ok(())
+    }
+
+    pub(super) fn declare_votes(&self, text: &mut String) {
+        if self.votes.are_used {
+            let words = VOTE_WORDS * self.vote_words();
+            let _ = writeln!(text, "__local uint ballots[{words}];\nuint voted = 0;");
+        }
+    }
+
+    /// Clears what the first votes and the first `bar.red` add to.
+    pub(super) fn clear_sums(&self, text: &mut String) {
+        if self.is_machine || !self.uses_sums && !self.votes.are_used {
+            return;
+        }
+        if self.uses_sums {
+            text.push_str("if (lid == 0) wr[0] = 0;\n");
+        }
+        if self.votes.are_used {
+            text.push_str(&self.clear_votes("0u"));
+        }
+        text.push_str("barrier(CLK_LOCAL_MEM_FENCE);\n");
+    }
+
+    /// Returns the number of words that the votes of a row have, in all warps.
+    fn vote_words(&self) -> usize {
+        self.votes.most * (self.threads_most() / WARP_SIZE) as usize
+    }
+
+    /// Returns the text with which each warp clears its words of a row.
+    fn clear_votes(&self, from: &str) -> String {
+        let warps = self.threads_most() / WARP_SIZE;
+        match self.votes.most {
+            1 => format!("if ((lid & 31u) == 0u) ballots[{from} + (lid >> 5)] = 0u;\n"),
+            most => format!(
+                "if ((lid & 31u) == 0u) for (uint i = 0; i < {most}u; i++) {{\n\
+                 ballots[{from} + i * {warps}u + (lid >> 5)] = 0u;\n}}\n"
+            ),
+        }
     }
 
     fn reduce_warp(&mut self, what: &Instruction) -> Result<Exchange, TranslateError> {

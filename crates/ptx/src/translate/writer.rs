@@ -9,6 +9,7 @@ use super::kept::KeptRegisters;
 use super::linear::LinearSums;
 use super::options::Options;
 use super::uniform::Uniformity;
+use super::vote_rows::VoteRows;
 use crate::ir::{BLOCK_THREADS_MAX, Entry, Function, Module, RegisterId};
 
 /// A line of the text of a kernel.
@@ -44,6 +45,7 @@ pub(super) struct Writer<'a> {
     pub uses_exchange: bool,
     /// Whether the kernel counts predicates of a block.
     pub uses_sums: bool,
+    pub votes: VoteRows,
     /// Whether threads agree on loaded values.
     pub uses_agreement: bool,
     /// How a thread knows that it must not continue.

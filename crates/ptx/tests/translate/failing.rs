@@ -1,7 +1,7 @@
 //! Threads behind a fault: they access no memory any more, and end.
 
 use super::faults::checked;
-use super::{BASE, FREE, HEAD, OUT, machines, words};
+use super::{BASE, FREE, HEAD, OUT, machines, run, words};
 
 const ASSERT: &str = ".extern .func __assertfail(.param .b64 m, .param .b64 f, .param .b32 l, .param .b64 n, .param .b64 s);\n";
 
@@ -54,4 +54,31 @@ fn a_loop_on_an_address_that_is_not_there_ends_where_addresses_are_checked() {
     );
     let machine = format!("setp.eq.u32 %p1, %t, 3; @%p1 bra D; bar.sync 0; {wait} D: ret;");
     checked(&machine, (1, address), &[0; 4]);
+}
+
+#[test]
+fn a_failed_thread_keeps_no_loop_over_a_reduction_of_the_block_alive() {
+    // The third thread asks for another turn until it has stored something, and it never does.
+    run(
+        "mov.u32 %r3, 0; setp.eq.u32 %p0, %t, 2;
+         L: add.u32 %r3, %r3, 1;
+         @%p0 trap;
+         @%p0 st.global.u32 [%to], 1; ld.global.u32 %r4, [%to]; setp.eq.and.u32 %p1, %r4, 0, %p0;
+         setp.lt.or.u32 %p2, %r3, 5, %p1; bar.red.or.pred %p3, 0, %p2; @%p3 bra L;
+         st.global.u32 [%to], %r3; ret;",
+        &[],
+        0,
+        1,
+        4,
+        4,
+        |machine, found| {
+            assert_eq!(found, [5, 5, 0, 5], "{}", machine.name);
+            assert_eq!(machine.fault(), (3, 14), "{}", machine.name);
+        },
+    );
+    // A refused load returns zeros, which ask for another turn.
+    let refused = "setp.eq.u32 %p0, %t, 2; selp.u32 %r2, 4096, 0, %p0; cvt.u64.u32 %rd1, %r2;
+         add.s64 %rd2, %in, %rd1; L: ld.global.u32 %r3, [%rd2]; setp.eq.and.u32 %p1, %r3, 0, %p0;
+         bar.red.or.pred %p2, 0, %p1; @%p2 bra L; st.global.u32 [%to], 1; ret;";
+    checked(refused, (1, BASE + FREE + 4096), &[0; 4]);
 }

@@ -11,6 +11,7 @@ mod clocks;
 mod failing;
 mod faults;
 mod flow;
+mod known;
 mod malloc;
 mod memory;
 mod params;

@@ -182,3 +182,51 @@ fn a_lock_that_all_threads_wait_for_goes_from_one_to_the_other() {
         |machine, counts| assert_eq!(counts, [64; 128], "{}", machine.name),
     );
 }
+
+#[test]
+fn votes_that_share_a_barrier_have_results_of_their_own() {
+    // Seven rounds, because the words of the votes alternate. The last warp has eight lanes.
+    const ROUNDS: u32 = 7;
+    const THREADS: u32 = 72;
+    let bit = |index: u32, members: &str| {
+        let (value, to) = (20 + index, 30 + index);
+        format!(
+            "and.b32 %r{value}, %r2, {}; setp.ne.u32 %p{index}, %r{value}, 0;
+             vote.sync.ballot.b32 %r{to}, %p{index}, {members}; mad.lo.u32 %r9, %r9, 31, %r{to};",
+            1 << index
+        )
+    };
+    let all = "setp.gt.u32 %p5, %r2, 40; vote.sync.any.pred %p6, %p5, -1;
+         selp.u32 %r40, 7, 3, %p6; mad.lo.u32 %r9, %r9, 31, %r40;";
+    let body = format!(
+        "ld.global.u32 %r2, [%at]; mov.u32 %r3, 0; mov.u32 %r9, 1; mov.u32 %r8, -1;
+         L: {} {} {} {all} mad.lo.u32 %r2, %r2, 5, %r3; and.b32 %r2, %r2, 63; add.u32 %r3, %r3, 1;
+         setp.lt.u32 %p7, %r3, {ROUNDS}; @%p7 bra L; st.global.u32 [%to], %r9; ret;",
+        bit(0, "-1"),
+        bit(1, "%r8"),
+        bit(2, "-1"),
+    );
+    let mut values: Vec<u32> = (0..THREADS).map(|thread| thread * thread % 61).collect();
+    let input = values.clone();
+    let mut wanted = vec![1_u32; values.len()];
+    for round in 0..ROUNDS {
+        for (warp, sums) in values.chunks(32).zip(wanted.chunks_mut(32)) {
+            let ballot = |is_true: &dyn Fn(u32) -> bool| {
+                let lanes = (0..32).zip(warp).filter(|(_, value)| is_true(**value));
+                lanes.fold(0, |sum: u32, (lane, _)| sum | 1 << lane)
+            };
+            let any = if ballot(&|value| value > 40) == 0 { 3 } else { 7 };
+            let bits = [0, 1, 2].map(|bit| ballot(&|value| value >> bit & 1 != 0));
+            let results = bits.into_iter().chain([any]);
+            for sum in sums {
+                *sum = results
+                    .clone()
+                    .fold(*sum, |sum, result| sum.wrapping_mul(31).wrapping_add(result));
+            }
+        }
+        values.iter_mut().for_each(|value| *value = (*value * 5 + round) & 63);
+    }
+    run(&body, &input, 0, 1, THREADS.into(), THREADS.into(), |machine, found| {
+        assert_eq!(found, wanted, "{}", machine.name);
+    });
+}
