@@ -36,7 +36,7 @@ BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 SLACK = 1.5
 
 # The programs that start together.
-PROGRAMS = {"test": 40, "all": 200, "perf": 200}
+PROGRAMS = {"test": 20, "all": 200, "perf": 200}
 
 
 def build():

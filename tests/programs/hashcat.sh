@@ -1,13 +1,17 @@
 # hashcat compiles and links many programs, keeps their binaries, and uses two contexts and all
 # devices.
 SEVERAL=yes
+# The words that it must find are known, and PoCL compiles for half a minute in each run.
+LOCAL=no
 needs() { command -v hashcat >/dev/null || { echo "hashcat is not installed"; return 1; }; }
 run() {
     local word
     for word in $(seq 1 3000); do echo "word$((word * 7919 % 100003))"; done >words.txt
     for word in 7919 55433 39640 31721; do
-        grep -qx "word$word" words.txt && printf 'word%d' "$word" | md5sum | cut -c 1-32
-    done >hashes.txt
+        grep -qx "word$word" words.txt && echo "$(printf 'word%d' "$word" | md5sum | cut -c 1-32):word$word"
+    done >pairs.txt
+    cut -d : -f 1 pairs.txt >hashes.txt
+    sort pairs.txt pairs.txt >expected.txt
     # A separate cache for binaries: the second run loads what the first one built.
     export XDG_DATA_HOME=$XDG_CACHE_HOME HOME=$XDG_CACHE_HOME
     mkdir -p "$XDG_CACHE_HOME"
@@ -16,5 +20,5 @@ run() {
     grep -q 'Status.*: Cracked' screen.txt || { cat screen.txt; return 1; }
     sort found.txt again.txt >result.txt
     grep -c . result.txt | sed 's/$/ found in two runs/' >note.txt
-    [ "$(wc -l <result.txt)" -eq $((2 * $(wc -l <hashes.txt))) ]
+    diff -u expected.txt result.txt
 }

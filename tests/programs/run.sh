@@ -43,6 +43,7 @@ defaults() {
     LANE=fast                # or slow: only in `make test-programs` and `make test-all`
     LIMIT_S=$PROGRAM_S
     SEVERAL=no               # yes: also run on two nodes
+    LOCAL=yes                # no: `run` itself knows what is right, and nothing is compared
     VERSION=1                # part of the key of the kept local result
     needs() { true; }        # fails, and prints why, if the program is not there
     run() { false; }         # runs it in the current folder; what is compared goes to result.txt
@@ -91,7 +92,7 @@ one() {
     # The local run comes first, without any pool in its environment. Its result is kept for the
     # other pools of one test run.
     local stamp=$results/$program/local/done-$VERSION-${TEST_RUN:-$$}
-    if [ "$on" = local ] || [ ! -e "$stamp" ]; then
+    if [ "$on" = local ] || { [ "$LOCAL" = yes ] && [ ! -e "$stamp" ]; }; then
         local_started=$(date +%s.%N)
         run_in local
         code=$?
@@ -114,7 +115,9 @@ one() {
         show_log "$results/$program/$on/log.txt"
         return
     fi
-    if compare "$results/$program/local" "$results/$program/$on" >"$results/$program/$on/difference.txt" 2>&1; then
+    if [ "$LOCAL" = no ]; then
+        report ok "$(tail -n 1 "$results/$program/$on/note.txt" 2>/dev/null)"
+    elif compare "$results/$program/local" "$results/$program/$on" >"$results/$program/$on/difference.txt" 2>&1; then
         report ok "as locally ($(cat "$stamp") s)  $(tail -n 1 "$results/$program/$on/note.txt" 2>/dev/null)"
     else
         report FAIL "differs from the local run"

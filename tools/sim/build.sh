@@ -18,6 +18,11 @@ command -v smpicc >/dev/null || { echo "smpicc is missing: install the Debian pa
 [ -f "$static" ] || { echo "$static is missing: cargo build --release -p penstock-water" >&2; exit 1; }
 water=$top/crates/water
 mkdir -p "$into"
+# The linker that comes with Rust takes 0.6 s of CPU time for a program, and GNU's takes 2.5 s.
+linker=()
+for folder in "$(rustc --print sysroot 2>/dev/null)"/lib/rustlib/*/bin/gcc-ld; do
+    [ ! -x "$folder/ld.lld" ] || linker=("-B$folder" -fuse-ld=lld)
+done
 
 # build NAME SOURCE...
 build() {
@@ -29,7 +34,7 @@ build() {
         -c "$water/shim/wtr_mpi.c" -o "$into/$name.mpi.o"
     smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -I"$water/shim" -c "$water/shim/wtr_smpi.c" -o "$into/$name.smpi.o"
     smpicc -std=gnu11 -O2 -fPIC -I"$water/include" -Dmain=wtr_program_main "$@" "$into/$name.smpi.o" "$into/$name.mpi.o" "$static" \
-        -lpthread -ldl -lm -Wl,--gc-sections -s -o "$into/$name"
+        -lpthread -ldl -lm "${linker[@]}" -Wl,--gc-sections -s -o "$into/$name"
     rm -f "$into/$name.smpi.o" "$into/$name.mpi.o"
 }
 
