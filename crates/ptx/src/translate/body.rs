@@ -61,7 +61,7 @@ impl KernelBody {
         let has_meetings = effects::has_meetings(function);
         let failing = match has_meetings && !is_machine {
             _ if options.check => Failing::AnyFault,
-            true if ending::has_traps(module, function) => Failing::OwnFlag,
+            true if function.may_fail => Failing::OwnFlag,
             _ => Failing::Never,
         };
         let exits = match has_meetings && !is_machine && failing != Failing::Never {
@@ -166,14 +166,15 @@ impl Writer<'_> {
         }
         if self.is_machine {
             super::machine::declare(self.function, self.threads_most(), text);
-        } else if self.uses_exchange {
-            super::warp::declare(self.threads_most(), self.uses_sums, text);
+        } else {
+            self.declare_exchange(text);
         }
         self.declare_votes(text);
         if self.uses_agreement {
             broadcast::declare(text);
         }
-        if self.uses_lid || self.uses_exchange || self.votes.are_used || self.is_machine {
+        let uses_sums = self.uses_sums || self.votes.are_used;
+        if self.uses_lid || self.uses_exchange || uses_sums || self.is_machine {
             text.push_str("const uint lid = (uint)get_local_id(0) + (uint)get_local_size(0) * ((uint)get_local_id(1) + (uint)get_local_size(1) * (uint)get_local_id(2));\n");
             text.push_str(
                 "const uint threads = (uint)(get_local_size(0) * get_local_size(1) * get_local_size(2));\n",

@@ -2,9 +2,9 @@
 //!
 //! Two threads may exchange values, or one may wait for the other. The text of a kernel does not
 //! always show which threads these are, because it depends on addresses that are computed. The
-//! translation then assumes any threads, and the kernel becomes a state machine. For the kernels of
-//! this table, the source code of the library tells more. For each of them, this holds in every
-//! version that the table names:
+//! translation then assumes any threads, and the kernel becomes a state machine. For the kernel of
+//! this file, the source code of its library tells more. This holds in every version that is named
+//! here:
 //!
 //! 1. A loop that waits for a value in memory waits for a block that started earlier, whatever that
 //!    block still waits for itself. It does not wait for a thread of its own block, for a block
@@ -17,47 +17,34 @@
 //! Decision 71 shows this for each step of the kernel. A program that gives its own kernel such a
 //! name promises the same.
 
-use std::ops::RangeInclusive;
+/// Versions in the names of CUB's inline namespaces. CUB 1.11 had the kernel first, and 3.4 is the
+/// last release that has been read. The last two digits count corrections.
+const CUB_VERSIONS: std::ops::RangeInclusive<u32> = 101_100..=300_499;
 
-/// Kernel templates of a library that follow a known protocol.
-struct KnownKernel {
-    namespace: &'static str,
-    /// Namespaces that may follow.
-    inner: &'static [&'static str],
-    name: &'static str,
-    /// What is in front of the version in the name of an inline namespace.
-    version_marks: &'static [&'static str],
-    versions: RangeInclusive<u32>,
-}
-
-/// Pass of CUB's radix sort. CUB 1.11 had it first, and 3.4 is the last release that has been read.
-/// Releases before 1.17 have no inline namespace. The last two digits count corrections.
-const KNOWN: [KnownKernel; 1] = [KnownKernel {
-    namespace: "cub",
-    inner: &["detail", "radix_sort"],
-    name: "DeviceRadixSortOnesweepKernel",
-    version_marks: &["CUB_", "_V_"],
-    versions: 101_100..=300_499,
-}];
-
-/// Whether a kernel with this mangled name follows a known protocol.
+/// Whether a kernel with this mangled name follows a known protocol: a pass of CUB's radix sort.
+///
+/// The name has the version of CUB. Only where the kernel lies in the namespace `cub` itself may
+/// the version be missing, as in releases before 1.17. Newer releases have the kernel in
+/// `cub::detail::radix_sort`. They can be compiled without a version in the name, and then the
+/// release is unknown.
 pub(super) fn is_known(mangled: &str) -> bool {
     let Some(parts) = nested_name(mangled) else { return false };
-    let [namespace, inner @ .., name] = &parts[..] else { return false };
-    KNOWN.iter().any(|known| {
-        known.namespace == *namespace
-            && known.name == *name
-            && inner.iter().all(|part| known.inner.contains(part) || known.has_version(part))
-    })
+    match parts[..] {
+        ["cub", "DeviceRadixSortOnesweepKernel"] => true,
+        ["cub", version, "DeviceRadixSortOnesweepKernel"]
+        | ["cub", version, "detail", "radix_sort", "DeviceRadixSortOnesweepKernel"] => {
+            is_known_version(version)
+        }
+        _ => false,
+    }
 }
 
-impl KnownKernel {
-    /// Whether an inline namespace names a version of the table.
-    fn has_version(&self, part: &str) -> bool {
-        let behind = self.version_marks.iter().find_map(|mark| part.strip_prefix(mark));
-        let number = behind.and_then(|behind| behind.split('_').next()?.parse().ok());
-        number.is_some_and(|number| self.versions.contains(&number))
-    }
+/// Whether an inline namespace, like `CUB_200500_750_NS` or `_V_300402_SM_750`, names a version
+/// that has been read.
+fn is_known_version(namespace: &str) -> bool {
+    let behind = namespace.strip_prefix("CUB_").or_else(|| namespace.strip_prefix("_V_"));
+    let number = behind.and_then(|behind| behind.split('_').next()?.parse().ok());
+    number.is_some_and(|number| CUB_VERSIONS.contains(&number))
 }
 
 /// Returns the parts of the nested name of a template: `_ZN3cub6detail1kI...` has `cub`, `detail`

@@ -17,13 +17,16 @@ fn options() -> Options {
     }
 }
 
-fn of(body: &str, options: &Options) -> Translation {
-    let text = format!(
+fn text_of(body: &str) -> String {
+    format!(
         ".version 8.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b) {{
         .reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .reg .f32 %f<9>; .shared .align 16 .b8 s[512];
         ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd2, %rd1; mov.u32 %r1, %tid.x;\n{body}\n}}"
-    );
-    translate(&parse(&text).unwrap(), options).unwrap()
+    )
+}
+
+fn of(body: &str, options: &Options) -> Translation {
+    translate(&parse(&text_of(body)).unwrap(), options).unwrap()
 }
 
 fn source(body: &str) -> String {

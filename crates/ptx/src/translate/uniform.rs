@@ -144,8 +144,7 @@ impl DivergenceSpread<'_> {
     /// Records that an instruction's result or effect differs between threads.
     fn differs(&mut self, at: usize, instruction: &Instruction) {
         let block = self.flow.block_of[at];
-        let is_agreed = self.this.agreed.contains(&at)
-            || self.reduces_block(instruction) && !self.this.scattered[block];
+        let is_agreed = self.this.agreed.contains(&at) || self.reduces_block(instruction);
         if !is_agreed {
             self.diverge(instruction, false);
         }

@@ -8,10 +8,10 @@
 //! and.b32 %r6, %r2, 2; setp.ne.u32 %p2, %r6, 0; vote.sync.ballot.b32 %r7, %p2, -1; ...
 //! ```
 //!
-//! Each barrier costs the device's compiler time, so such votes move together. Only instructions
-//! that work on registers lie in between. Those that do not need the result of a vote move in front
-//! of all votes, the others stay behind. No instruction moves across one that writes what it reads,
-//! or reads or writes what it writes, so each register has the same values as before.
+//! Each barrier costs the device's compiler time, so such votes move together. Only moves, simple
+//! arithmetic and comparisons lie in between. Those that do not need the result of a vote move in
+//! front of all votes, the others stay behind. No instruction moves across one that writes what it
+//! reads, or reads or writes what it writes, so each register has the same values as before.
 
 use std::collections::HashSet;
 
@@ -57,11 +57,9 @@ pub(super) struct VoteRows {
 
 impl VoteRows {
     pub(super) fn of(body: &[Statement]) -> Self {
-        let is_vote = |statement: &Statement| match statement {
-            Statement::Instruction(what) => what.opcode == Opcode::Vote,
-            Statement::Label(_) => false,
-        };
-        let votes = (0..body.len()).filter(|at| is_vote(&body[*at]));
+        let votes = (0..body.len()).filter(
+            |at| matches!(&body[*at], Statement::Instruction(what) if what.opcode == Opcode::Vote),
+        );
         let most = votes.map(|at| count(body, at).max(1)).max().unwrap_or(0);
         Self { most, are_used: false, written_to: 0 }
     }
@@ -81,10 +79,13 @@ pub(super) fn gather(function: &mut Function) {
         while count < VOTES_MAX && row.takes_next(body, &mut end) {
             count += 1;
         }
-        let moved: Vec<Statement> = body.drain(at..end).collect();
-        let mut places: Vec<(Place, Statement)> = row.places.into_iter().zip(moved).collect();
-        places.sort_by_key(|(place, _)| *place);
-        body.splice(at..at, places.into_iter().map(|(_, statement)| statement));
+        // Only the statements of the row move: a kernel may have as many rows as statements.
+        let mut row: Vec<(Place, Statement)> =
+            row.places.into_iter().zip(body[at..end].iter().cloned()).collect();
+        row.sort_by_key(|(place, _)| *place);
+        for (to, (_, statement)) in body[at..end].iter_mut().zip(row) {
+            *to = statement;
+        }
         at = end;
     }
 }
@@ -151,7 +152,8 @@ impl Row {
     }
 }
 
-/// Whether an instruction does nothing but write registers, from registers and constants.
+/// Whether an instruction does nothing but write registers, from registers and constants. The list
+/// has the instructions that CUB and loops over the bits of a value need.
 fn works_on_registers(what: &Instruction) -> bool {
     let is_plain = matches!(
         what.opcode,

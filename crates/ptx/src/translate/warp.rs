@@ -16,14 +16,6 @@ use crate::ir::{
     WARP_SIZE,
 };
 
-/// Declares two halves for the exchanged values, and three alternating sums for `bar.red`.
-pub(super) fn declare(threads: u32, sums: bool, text: &mut String) {
-    let _ = writeln!(text, "__local ps_word wv[{}];\nuint turn = 0;", 2 * threads);
-    if sums {
-        text.push_str("__local uint wr[3];\nuint third = 0;\n");
-    }
-}
-
 /// Number of words that a warp has for each vote of a row: see [`Writer::vote_together`].
 const VOTE_WORDS: usize = 3;
 
@@ -80,6 +72,10 @@ impl Writer<'_> {
             let mut goes_on = true;
             for statement in body.get(start..self.flow.blocks[block].end).unwrap_or_default() {
                 let Statement::Instruction(what) = statement else { continue };
+                // The text in front of the barrier of such a meeting has branches of its own.
+                if matches!(what.opcode, Opcode::Vote | Opcode::BarRed) {
+                    return true;
+                }
                 if is_meeting(what.opcode) {
                     goes_on = false;
                     break;
@@ -122,7 +118,7 @@ impl Writer<'_> {
                 return Ok(());
             }
             Opcode::BarRed => return self.reduce_block(what),
-            Opcode::Vote => return self.vote_together(what),
+            Opcode::Vote => return self.vote_together(),
             _ => {}
         }
         let exchange = self.exchange(what)?;
@@ -254,16 +250,13 @@ impl Writer<'_> {
     /// row `n + 1`. These were last used in row `n - 2`. All lanes had read them when they came to
     /// the barrier of row `n - 1`, which the first lane has passed. The lanes set their bits for
     /// row `n + 1` behind the barrier of row `n`. So the words are clear then.
-    fn vote_together(&mut self, what: &Instruction) -> Result<(), TranslateError> {
+    fn vote_together(&mut self) -> Result<(), TranslateError> {
         self.votes.are_used = true;
         let (first, words) = (self.at, self.vote_words());
         let warps = self.threads_most() / WARP_SIZE;
         let body = self.function.body.as_deref().unwrap_or_default();
-        let row = match what.guard {
-            None => &body[first..first + vote_rows::count(body, first).max(1)],
-            Some(_) => &body[first..=first],
-        };
-        let votes: Vec<&Instruction> = row
+        let count = vote_rows::count(body, first).max(1);
+        let votes: Vec<&Instruction> = body[first..first + count]
             .iter()
             .filter_map(|statement| match statement {
                 Statement::Instruction(vote) => Some(vote),
@@ -300,6 +293,17 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// Declares two halves for the exchanged values, and three alternating sums for `bar.red`.
+    pub(super) fn declare_exchange(&self, text: &mut String) {
+        if self.uses_exchange {
+            let words = 2 * self.threads_most();
+            let _ = writeln!(text, "__local ps_word wv[{words}];\nuint turn = 0;");
+        }
+        if self.uses_sums {
+            text.push_str("__local uint wr[3];\nuint third = 0;\n");
+        }
+    }
+
     pub(super) fn declare_votes(&self, text: &mut String) {
         if self.votes.are_used {
             let words = VOTE_WORDS * self.vote_words();
@@ -318,7 +322,8 @@ impl Writer<'_> {
         if self.votes.are_used {
             text.push_str(&self.clear_votes("0u"));
         }
-        text.push_str("barrier(CLK_LOCAL_MEM_FENCE);\n");
+        // What follows may be a branch on which threads part.
+        text.push_str("barrier(CLK_LOCAL_MEM_FENCE);\nps_apart();\n");
     }
 
     /// Returns the number of words that the votes of a row have, in all warps.
@@ -377,7 +382,6 @@ impl Writer<'_> {
 
     fn reduce_block(&mut self, what: &Instruction) -> Result<(), TranslateError> {
         let (predicate, text) = self.reduction(what)?;
-        self.uses_exchange = true;
         self.uses_sums = true;
         // No thread reads the sum of two meetings ago any more.
         self.line("if (lid == 0) wr[third == 2u ? 0u : third + 1u] = 0;");

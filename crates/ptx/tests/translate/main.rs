@@ -18,6 +18,7 @@ mod params;
 mod printf;
 mod surface;
 mod texture;
+mod votes;
 mod warps;
 
 use machine::{BASE, FREE, Machine, machines};

@@ -1,7 +1,13 @@
 //! Kernels whose threads stay together although parts of them look as if they did not.
 
-use super::{Options, of, options, source, translate};
+use std::collections::HashSet;
+
+use super::{Options, of, options, source, text_of, translate};
+use crate::ir::{Opcode, Statement};
 use crate::module::parse;
+use crate::translate::flow::ControlFlow;
+use crate::translate::uniform::Uniformity;
+use crate::translate::{effects, inline};
 
 fn is_machine(body: &str) -> bool {
     of(body, &options()).kernels[0].is_machine
@@ -16,14 +22,40 @@ fn all_threads_have_one_result_of_a_reduction_of_the_block() {
         assert!(!is_machine(&branch(&format!("bar.red.{how} %p2, 0, %p1;"))), "{how}");
     }
     assert!(!is_machine(&branch("bar.red.popc.u32 %r2, 0, %p1; setp.eq.u32 %p2, %r2, 3;")));
-    // The threads of a part of the block, and those that execute it at all.
-    for reduction in [
+}
+
+/// Whether the analysis takes the result of the last `bar.red` for the same in all threads.
+fn has_one_result(body: &str, may_fail: bool) -> bool {
+    let module = parse(&text_of(body)).unwrap();
+    let mut flat = inline::flatten(&module, &module.entries()[0]).unwrap();
+    flat.may_fail = may_fail;
+    let flow = ControlFlow::of(&flat);
+    let uniform = Uniformity::of(&flat, &flow, &HashSet::new(), HashSet::new());
+    let reduction = flat.body.iter().flatten().rev().find_map(|statement| match statement {
+        Statement::Instruction(what) => (what.opcode == Opcode::BarRed).then_some(what),
+        Statement::Label(_) => None,
+    });
+    let mut is_uniform = true;
+    effects::written(reduction.unwrap(), &mut |id| is_uniform &= uniform.register(id));
+    is_uniform
+}
+
+#[test]
+fn a_reduction_of_some_threads_has_no_one_result() {
+    let found = |reduction: &str, may_fail: bool| {
+        let body = format!("setp.eq.u32 %p1, %r1, 5; {reduction} ret;");
+        has_one_result(&body, may_fail)
+    };
+    let all = "bar.red.or.pred %p2, 0, %p1;";
+    assert!(found(all, false));
+    assert!(!found(all, true), "a failed thread takes no part");
+    for some in [
         "bar.red.or.pred %p2, 0, 32, %p1;",
         "shr.u32 %r2, %r1, 5; bar.red.or.pred %p2, %r2, %p1;",
-        "setp.ne.u32 %p2, %r1, 1; @%p1 bar.red.or.pred %p2, 0, %p1;",
+        "setp.eq.u32 %p2, %r3, 1; @%p1 bar.red.or.pred %p2, 0, %p1;",
         "@%p1 bra N; bar.red.or.pred %p2, 0, %p1; N:",
     ] {
-        assert!(is_machine(&branch(reduction)), "{reduction}");
+        assert!(!found(some, false), "{some}");
     }
 }
 
@@ -90,6 +122,9 @@ fn the_look_back_of_cub_is_known_by_its_name() {
         "_ZN3cub5thing29DeviceRadixSortOnesweepKernel",
         "_ZN3cub29DeviceRadixSortUpsweepKernels",
         "_ZN3cub30DeviceRadixSortOnesweepKernel2",
+        "_ZN3cub6detail10radix_sort29DeviceRadixSortOnesweepKernel",
+        "_ZN3cub17CUB_300001_SM_7506detail29DeviceRadixSortOnesweepKernel",
+        "_ZN3cub17CUB_300001_SM_75017CUB_300001_SM_75029DeviceRadixSortOnesweepKernel",
         "_ZN3cub17CUB_300500_SM_7506detail10radix_sort29DeviceRadixSortOnesweepKernel",
         "_ZN3cub17CUB_101000_750_NS29DeviceRadixSortOnesweepKernel",
         "_ZN3cub99DeviceRadixSortOnesweepKernel",
@@ -177,7 +212,7 @@ fn votes_that_are_independent_share_a_barrier() {
     };
     // Each vote has its own registers, as compilers write them.
     let own = |index: u32, text: String| {
-        let (to, from) = (format!("%r{}", 10 + index), format!("%p{}", 1 + index % 8));
+        let (to, from) = (format!("%r{}", 10 + index), format!("%p{index}"));
         text.replace("%r3", &to).replace("%p1", &from)
     };
     let bits = |count: u32, more: &str| -> String {
@@ -193,4 +228,20 @@ fn votes_that_are_independent_share_a_barrier() {
     assert_eq!(barriers_of_votes(&bits(3, "").replace(", -1;", ", %r9;")), 3);
     // An access to memory keeps its place.
     assert_eq!(barriers_of_votes(&bits(3, "st.global.u32 [%rd2+256], %r2;")), 3);
+}
+
+#[test]
+fn the_branches_of_a_vote_stay_apart_from_a_barrier() {
+    // What clears their words at the start ends with a barrier, and anything may be behind it.
+    for meeting in ["vote.sync.any.pred %p3, %p1, -1;", "bar.red.or.pred %p3, 0, %p1;"] {
+        let text = source(&format!(
+            "setp.eq.u32 %p1, %r1, 0; {meeting} bar.sync 0; {meeting} bar.sync 0; ret;"
+        ));
+        let barriers =
+            text.match_indices("barrier(CLK").map(|(at, _)| at + text[at..].find('\n').unwrap());
+        let apart: Vec<bool> = barriers
+            .map(|end| text[end..].lines().skip(1).take(2).any(|line| line == "ps_apart();"))
+            .collect();
+        assert_eq!(apart, [true, false, true, false, false], "{text}");
+    }
 }
