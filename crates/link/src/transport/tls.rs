@@ -12,7 +12,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use penstock_process::Lock;
@@ -63,6 +63,8 @@ pub(crate) struct TlsConnection {
     input: Lock<In>,
     /// Whether this side has ended the connection.
     ended: AtomicBool,
+    /// What was wrong with the records of the peer.
+    reason: OnceLock<RecordError>,
 }
 
 /// Sending direction.
@@ -110,6 +112,7 @@ impl TlsConnection {
                 closed: false,
             }),
             ended: AtomicBool::new(false),
+            reason: OnceLock::new(),
         }
     }
 
@@ -156,6 +159,8 @@ impl TlsConnection {
     /// Says what the peer did wrong, as far as that is possible without waiting, and hangs up.
     fn end_with(&self, error: RecordError) {
         let Ok(over) = self.over() else { return };
+        // Another thread that sees the hang-up can ask for the reason at once.
+        _ = self.reason.set(error);
         if let (Some(alert), Ok(mut out)) = (error.alert(), self.out()) {
             out.say_last(over, alert);
         }
@@ -166,7 +171,10 @@ impl TlsConnection {
     fn end_of(&self, input: &mut In) -> LinkError {
         let ending = input.opener.as_mut().map_or(Ok(()), Opener::end_of_stream);
         match ending {
-            Err(error) if !self.ended.load(Relaxed) => LinkError::Record(error),
+            Err(error) if !self.ended.load(Relaxed) => {
+                _ = self.reason.set(error);
+                LinkError::Record(error)
+            }
             _ => LinkError::Closed,
         }
     }
@@ -446,7 +454,10 @@ impl Connection for TlsConnection {
     }
 
     fn why_hung_up(&self) -> LinkError {
-        self.over().map_or_else(|ended| ended, |over| over.why_hung_up())
+        match self.reason.get() {
+            Some(error) => LinkError::Record(*error),
+            None => self.over().map_or_else(|ended| ended, |over| over.why_hung_up()),
+        }
     }
 
     fn vanished(&self) -> bool {

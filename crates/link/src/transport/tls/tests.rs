@@ -127,6 +127,18 @@ fn an_end_without_a_farewell_is_an_error_of_its_own() {
 }
 
 #[test]
+fn a_thread_that_only_sends_learns_what_was_wrong_with_the_records() {
+    let (client, worker, mut clients, mut workers) = with_a_middle();
+    client.write_all_until(b"changed on the way", soon()).unwrap();
+    let mut record = read(&mut clients, 40);
+    record[20] ^= 1;
+    workers.write_all(&record).unwrap();
+    assert!(matches!(receive(&worker, &mut [0]), Err(LinkError::Record(_))));
+    let reason = worker.why_hung_up();
+    assert!(matches!(reason, LinkError::Record(RecordError::Forged)), "{reason:?}");
+}
+
+#[test]
 fn a_farewell_is_an_end_and_no_error() {
     for how in ["shutdown", "drop"] {
         let (client, worker, mut clients, mut workers) = with_a_middle();
