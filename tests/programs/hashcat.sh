@@ -8,7 +8,8 @@ run() {
     local word
     for word in $(seq 1 3000); do echo "word$((word * 7919 % 100003))"; done >words.txt
     for word in 7919 55433 39640 31721; do
-        grep -qx "word$word" words.txt && echo "$(printf 'word%d' "$word" | md5sum | cut -c 1-32):word$word"
+        grep -qx "word$word" words.txt || return 1
+        echo "$(printf 'word%d' "$word" | md5sum | cut -c 1-32):word$word"
     done >pairs.txt
     cut -d : -f 1 pairs.txt >hashes.txt
     sort pairs.txt pairs.txt >expected.txt
