@@ -7,9 +7,8 @@ needs() { command -v hashcat >/dev/null || { echo "hashcat is not installed"; re
 run() {
     local word
     for word in $(seq 1 3000); do echo "word$((word * 7919 % 100003))"; done >words.txt
-    for word in 7919 55433 39640 31721; do
-        grep -qx "word$word" words.txt || return 1
-        echo "$(printf 'word%d' "$word" | md5sum | cut -c 1-32):word$word"
+    for word in $(sed -n '1p;7p;2000p;3000p' words.txt); do
+        echo "$(printf %s "$word" | md5sum | cut -c 1-32):$word"
     done >pairs.txt
     cut -d : -f 1 pairs.txt >hashes.txt
     sort pairs.txt pairs.txt >expected.txt
