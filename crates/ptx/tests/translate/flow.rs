@@ -364,3 +364,31 @@ fn a_flag_that_decides_a_barrier_is_the_same_for_all_threads() {
         },
     );
 }
+
+#[test]
+fn two_ways_behind_a_barrier_meet_a_third_one() {
+    // PoCL ended the process for a block of two threads, for which it makes no loop.
+    let body =
+        ".shared .align 4 .b8 s[16]; mov.u32 %r10, s; ld.global.u32 %r3, [%at]; mov.u32 %r2, 5;
+         setp.ne.u32 %p1, %r0, 0; @%p1 bra JOIN;
+         setp.ne.u32 %p2, %t, 0; @%p2 bra MEET; st.shared.u32 [%r10+4], %r3; MEET: bar.sync 0;
+         ld.shared.u32 %r2, [%r10+4]; setp.eq.u32 %p3, %n, 0; @%p3 bra JOIN; mov.u32 %r2, %t;
+         JOIN: setp.lt.s32 %p4, %t, 2; @%p4 sad.u32 %r3, %t, 19, %r2;
+         st.global.u32 [%to], %r3; ret;";
+    for threads in [1, 2, 3, 40] {
+        for n in [0, 1] {
+            let input: Vec<u32> = (0..2 * threads).map(|at| 1000 + 7 * at).collect();
+            let wanted = (0..2 * threads).map(|at| {
+                let (block, thread) = (at / threads, at % threads);
+                let shared = if n == 0 { input[0] } else { thread };
+                let other = if block == 0 { shared } else { 5 };
+                if thread < 2 { thread.abs_diff(19) + other } else { input[at as usize] }
+            });
+            let wanted: Vec<u32> = wanted.collect();
+            let all = u64::from(2 * threads);
+            run(body, &input, n, 2, threads.into(), all, |machine, found| {
+                assert_eq!(found, wanted, "{}: {threads} threads, {n}", machine.name);
+            });
+        }
+    }
+}
