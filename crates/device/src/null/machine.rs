@@ -103,7 +103,7 @@ pub(super) struct Machine<W, D> {
 impl<W, D> Default for Machine<W, D> {
     fn default() -> Self {
         Self {
-            next: 1,
+            next: 0,
             now: 0,
             is_lost: false,
             lines: BTreeMap::new(),

@@ -24,9 +24,10 @@
 //! | `lose()` | its context is lost |
 //!
 //! The device looks at the word of an endless kernel when the kernel begins, and after each other
-//! command of the context. If the context is gone or lost, it ends the kernel with
-//! `CL_OUT_OF_RESOURCES`. A lost context gives this code to all commands that have not ended, to
-//! all new commands, and to whoever makes a buffer.
+//! command of the context. What the host writes into the buffer by itself is no command. If the
+//! context is gone or lost, the device ends the kernel with `CL_OUT_OF_RESOURCES`. A lost context
+//! gives this code to all commands that have not ended, to all new commands, and to whoever makes a
+//! buffer.
 //!
 //! Nothing depends on real time. The times of events are numbers of a counter, which each phase of
 //! a command increments.
