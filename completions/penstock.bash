@@ -508,7 +508,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__serve)
-            opts="-h --listen --guest-memory --allow-user --idle-end --limits --announce --log --confine --require-confinement --worker-users --ends-with-parent --detached --help"
+            opts="-h --listen --guest-memory --allow-user --idle-end --limits --announce --log --confine --require-confinement --worker-users --platform --ends-with-parent --detached --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -548,6 +548,10 @@ _penstock() {
                     ;;
                 --worker-users)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --platform)
+                    COMPREPLY=($(compgen -W "null" -- "${cur}"))
                     return 0
                     ;;
                 *)

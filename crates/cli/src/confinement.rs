@@ -18,13 +18,16 @@ pub fn level(status: &Value) -> String {
 }
 
 /// Returns a line for each thing that confines workers less than it could, and for what an
-/// administrator should know.
+/// administrator should know, such as that the device is simulated.
 pub fn notes(probed: &[Probed]) -> String {
     let mut lines = String::new();
     for probed in probed {
         let Ok(status) = &probed.answer else { continue };
         let node = status.get("host").and_then(Value::as_str).unwrap_or("-");
         let mut say = |text: String| lines.push_str(&format!("node {node}: {text}\n"));
+        if status.get("simulated").and_then(Value::as_bool) == Some(true) {
+            say("its only device is simulated, for tests".to_owned());
+        }
         if let Some(groups) = status.get("control_groups") {
             lacks(groups, "lacks").into_iter().for_each(&mut say);
         }

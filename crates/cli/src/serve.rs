@@ -62,6 +62,9 @@ pub struct ServeArgs {
     /// daemon alone, which root must run [default: workers have the user of the daemon]
     #[arg(long, value_name = "FIRST-LAST")]
     pub worker_users: Option<UserRange>,
+    /// Serve one simulated device, for tests, instead of the devices of this host
+    #[arg(long, value_enum, hide = true)]
+    pub platform: Option<Platform>,
     /// End when the process that started this one ends
     #[arg(long, hide = true)]
     pub ends_with_parent: bool,
@@ -76,6 +79,12 @@ pub enum LogForm {
     Text,
     /// One JSON object per line
     Json,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Platform {
+    /// A device in memory, which runs only kernels of its own
+    Null,
 }
 
 /// Start of the line on standard output that says where the daemon listens. The guard of `penstock
@@ -111,6 +120,7 @@ pub fn serve(args: &ServeArgs) -> Result<ExitCode, Failure> {
         },
         limits: args.limits.clone(),
         announce: args.announce,
+        simulate: args.platform == Some(Platform::Null),
         ends_with_parent: args.ends_with_parent,
         idle_end: args
             .idle_end

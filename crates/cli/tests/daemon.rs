@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use common::{Home, stderr, stdout};
+use penstock_link::Keys;
 use penstock_trial::{Need, patience, skip, wait_for};
 
 struct Daemon {
@@ -32,7 +33,12 @@ impl Drop for Daemon {
 
 /// Starts a daemon and waits until it listens. The result has the addresses that it prints.
 fn serve(home: &Home, listen: &[&str]) -> Daemon {
-    let mut args = vec!["serve"];
+    serve_with(home, &[], listen)
+}
+
+/// As [`serve`], with other options.
+fn serve_with(home: &Home, options: &[&str], listen: &[&str]) -> Daemon {
+    let mut args = ["serve"].iter().chain(options).copied().collect::<Vec<_>>();
     args.extend(listen.iter().flat_map(|address| ["--listen", address]));
     let mut child =
         home.penstock(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -66,6 +72,26 @@ fn processes_of(path: &Path) -> usize {
 
 fn assert_no_process(home: &Home) {
     wait_for("the end of all processes", || processes_of(&home.path) == 0);
+}
+
+#[test]
+fn the_simulated_device_is_named_so_and_comes_to_nobody_by_accident() {
+    let home = Home::new("simulated");
+    let help = home.penstock(&["serve", "--help"]).output().unwrap();
+    assert!(!stdout(&help).contains("simulated"), "{}", stdout(&help));
+    let daemon = serve_with(&home, &["--platform", "null"], &[]);
+    let output = home.penstock(&["devices", "--no-local", "--nodes", "local"]).output().unwrap();
+    let told = stdout(&output);
+    assert!(told.contains("Penstock null (simulated)") && told.contains("custom"), "{told}");
+    assert!(told.contains("simulated device (Penstock null)"), "{told}");
+    let output = home.penstock(&["status"]).output().unwrap();
+    assert!(stdout(&output).contains("its only device is simulated"), "{}", stdout(&output));
+    // CUDA programs cannot use it either.
+    let addresses = [daemon.addresses[0].parse().unwrap()];
+    let pool = penstock_client::Pool::open(&addresses, &Keys::default(), patience(), |_| ());
+    let devices: Vec<_> = pool.devices().cloned().collect();
+    assert_eq!(devices.len(), 1);
+    assert!(penstock_client::identity::for_cuda(devices).is_empty());
 }
 
 #[test]

@@ -42,9 +42,12 @@ impl Device {
     }
 
     /// Returns whether CUDA's device code can run on the device. It requires 64-bit addresses and
-    /// little-endian byte order.
+    /// little-endian byte order, and CUDA's driver or a compiler: "A custom device does not support
+    /// programs written in OpenCL C".
     pub fn is_usable_for_cuda(&self) -> bool {
-        self.number(CL_DEVICE_ADDRESS_BITS) == 64 && self.number(CL_DEVICE_ENDIAN_LITTLE) != 0
+        let is_custom = self.number(CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CUSTOM != 0;
+        let is_wide = self.number(CL_DEVICE_ADDRESS_BITS) == 64;
+        is_wide && self.number(CL_DEVICE_ENDIAN_LITTLE) != 0 && (self.is_cuda() || !is_custom)
     }
 
     /// Returns an id that stays the same from run to run: that of the driver, or one derived from

@@ -8,12 +8,14 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Client, args};
+use common::{Client, Devices, args};
 use penstock_link::{Address, Side};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::hello::Role;
 use penstock_wire::{Id, Status};
+
+const DEVICES: Devices = Devices::Real;
 
 fn connect(address: &Address) -> Client {
     let deadline = Instant::now() + Duration::from_secs(10);

@@ -51,6 +51,8 @@ pub(crate) struct Daemon {
     allow_users: Vec<u32>,
     user: u32,
     pub(crate) started: Instant,
+    /// Whether the workers have a simulated device.
+    pub(crate) simulates: bool,
     workers: Lock<Workers>,
     /// The file of limits, if there is one.
     pub(crate) limits: Lock<Option<LimitsFile>>,
@@ -126,7 +128,6 @@ fn run(
     let (file, limits) = options.limits.clone().map(open).transpose()?.unzip();
     let listeners = listen(&options.listen, &options.allow_users)?;
     let addresses: Vec<Address> = listeners.iter().map(|listener| listener.address()).collect();
-    let regions = guest::regions(&options.listen, &options.guests)?;
     log::begin(options.log);
     let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
     let wake = eventfd(0, flags).map_err(Error::system("making an eventfd"))?;
@@ -139,6 +140,7 @@ fn run(
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
+        simulates: options.simulate,
         workers: Lock::new(workers),
         limits: Lock::new(file),
         changed: Signal::new(),
@@ -154,7 +156,7 @@ fn run(
         refusals: Throttle::default(),
         complaints: Throttle::default(),
         addresses,
-        regions,
+        regions: guest::regions(&options.listen, &options.guests)?,
     });
     open_doors(&daemon, &listeners)?;
     // Withdrawn when the daemon ends.
@@ -166,6 +168,7 @@ fn run(
         key: options.key.or(options.awaited_key),
         log: options.log,
         level: levels.wanted,
+        simulate: options.simulate,
         folders,
         groups: daemon.workers().groups.as_ref().ok().cloned(),
         users,
@@ -245,6 +248,7 @@ impl Daemon {
         if let Some(why) = transport.lack() {
             tracing::warn!(why, "heaps reach other nodes over TCP");
         }
+        self.simulates.then(|| tracing::warn!("the only device is simulated"));
         note_groups(&self.workers().groups);
         self.workers().note_unenforced();
         self.tell_addresses();

@@ -34,6 +34,8 @@ pub(crate) struct Launch {
     pub(crate) log: Log,
     /// How far workers confine themselves.
     pub(crate) level: Level,
+    /// Whether workers have a simulated device instead of the node's devices.
+    pub(crate) simulate: bool,
     /// Where their folders are. Workers that are not confined may have none.
     pub(crate) folders: Option<Arc<Folders>>,
     /// Their control groups, if the daemon can make any.
@@ -89,8 +91,8 @@ impl Launch {
             tasks_max: tasks_max(user.is_some()),
             user,
         };
-        let addresses = self.addresses.clone();
-        let start = ToWorker::Start { addresses, order };
+        let (addresses, simulate) = (self.addresses.clone(), self.simulate);
+        let start = ToWorker::Start { addresses, order, simulate };
         control.send(&start, None).map_err(io::Error::other)?;
         let pid = rustix::process::Pid::from_child(&child);
         let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();

@@ -63,6 +63,8 @@ pub(crate) enum ToWorker {
         addresses: Vec<String>,
         /// How it confines itself.
         order: Order,
+        /// Whether it has a simulated device instead of the node's devices.
+        simulate: bool,
     },
     /// A part of the memory that its client's guest shares with this host, before the client. The
     /// file of the memory comes with the message.

@@ -43,6 +43,8 @@ pub struct Options {
     pub limits: Option<PathBuf>,
     /// Whether to announce the daemon on the local network.
     pub announce: bool,
+    /// Whether the workers have one simulated device, for tests, instead of the node's devices.
+    pub simulate: bool,
     /// Whether to end when the process that started the daemon ends.
     pub ends_with_parent: bool,
     /// Whether to end some time after the last client.

@@ -54,10 +54,15 @@ fn run() -> io::Result<()> {
     let control = Control::of(take_stdin()?);
     OomEntry::of_this_process().set(OomPriority::Worker);
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, order }, _))) = control.receive(Patience::Forever)
+    let Ok(Some((ToWorker::Start { addresses, order, simulate }, _))) =
+        control.receive(Patience::Forever)
     else {
         return Ok(());
     };
+    if simulate {
+        // Builders are copies of this process, and have the same device.
+        penstock_device::Driver::simulate();
+    }
     log::begin(Log::Json);
     order.change_user()?;
     // A process that changes its user loses this request. If the daemon has ended meanwhile, the

@@ -4,9 +4,12 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
+use common::Devices;
 use daemon::Daemon;
 use penstock_trial::wait_for;
 use serde_json::Value;
+
+const DEVICES: Devices = Devices::Real;
 
 /// Returns the status as soon as a worker is ready.
 fn status(daemon: &Daemon) -> Value {
@@ -44,7 +47,7 @@ fn all_threads_of_a_worker_are_restricted() {
 #[test]
 fn a_worker_does_not_get_the_environment_of_its_daemon() {
     let secrets = [("PENSTOCK_KEY", "/no/where"), ("AWS_SECRET", "s"), ("POCL_DEVICES", "pthread")];
-    let daemon = Daemon::start_with("environment", &[], &secrets);
+    let daemon = Daemon::start_on(Devices::Simulated, "environment", &[], &secrets);
     status(&daemon);
     let worker = children(daemon.process.id())[0];
     let environment = std::fs::read(format!("/proc/{worker}/environ")).unwrap();

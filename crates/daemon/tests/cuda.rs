@@ -5,13 +5,15 @@ mod common;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use common::{Client, args, node};
+use common::{Client, Devices, args, node};
 use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{BuildOrder, BuildReport, HeapPath, HeapPlan, HeapStarted, find};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, U32, U64, cuda, frame};
+
+const DEVICES: Devices = Devices::Real;
 
 const MODULE: &str = ".version 9.0\n.target sm_75\n.global .b8 table[64];\n\
     .entry add(.param .u64 a, .param .u64 b, .param .u64 c, .param .u32 n) { ret; }\n.entry trap() { ret; }\n";

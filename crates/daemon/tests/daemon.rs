@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use common::{Client, args};
+use common::{Client, Devices, args};
 use daemon::{Daemon, is_alive, loader, works};
 use penstock_link::{Key, LinkError};
 use penstock_trial::{deadline, patience, wait_for};
@@ -23,14 +23,19 @@ use penstock_wire::hello::{Role, Verdict};
 use penstock_wire::{Id, Status, U64, frame};
 use rustix::process::{Pid, Signal, kill_process};
 
-const FOREVER: &str =
-    "kernel void forever(global volatile int *a) { while (a[0] == 0) { a[1]++; } }";
+const DEVICES: Devices = Devices::Simulated;
 
 /// Makes the worker run a kernel that never ends.
-fn run_forever(client: &mut Client) {
+fn run_forever(client: &mut Client, devices: Devices) {
     let context = client.context();
     let queue = client.queue(context, 0);
-    let kernel = client.kernel(context, FOREVER, "forever");
+    let source = match devices {
+        Devices::Real => {
+            "kernel void endless(global volatile int *a) { while (a[0] == 0) { a[1]++; } }"
+        }
+        Devices::Simulated => "penstock null endless",
+    };
+    let kernel = client.kernel(context, source, "endless");
     let mem = client.buffer(context, 8);
     client.launch(queue, kernel, Id::NONE, 1, &[], &args(&[Arg::Mem(mem)]));
     assert_eq!(client.request(to_worker::Ping { request: Id::NONE }, &[]).0, Status::OK);
@@ -75,19 +80,21 @@ fn a_worker_that_is_killed_takes_only_its_session() {
 
 #[test]
 fn a_client_that_ends_takes_its_worker_along_whatever_it_runs() {
-    let daemon = Daemon::start("client", &[]);
-    let (mut client, node) = daemon.client();
-    run_forever(&mut client);
-    drop(client);
-    wait_for("the end of a worker", || !is_alive(node.worker));
-    works(&mut daemon.client().0);
+    for devices in [Devices::Real, Devices::Simulated] {
+        let daemon = Daemon::start_on(devices, "client", &[], &[]);
+        let (mut client, node) = daemon.client();
+        run_forever(&mut client, devices);
+        drop(client);
+        wait_for("the end of a worker", || !is_alive(node.worker));
+        works(&mut daemon.client().0);
+    }
 }
 
 #[test]
 fn workers_end_with_a_daemon_that_is_killed() {
     let mut daemon = Daemon::start("daemon", &[]);
     let (mut client, node) = daemon.client();
-    run_forever(&mut client);
+    run_forever(&mut client, DEVICES);
     daemon.process.kill().unwrap();
     daemon.process.wait().unwrap();
     wait_for("the end of a worker", || !is_alive(node.worker));
@@ -96,10 +103,10 @@ fn workers_end_with_a_daemon_that_is_killed() {
 
 #[test]
 fn a_daemon_that_is_asked_to_ends_in_order() {
-    for signal in [Signal::TERM, Signal::INT] {
-        let mut daemon = Daemon::start("order", &[]);
+    for (signal, devices) in [(Signal::TERM, Devices::Real), (Signal::INT, DEVICES)] {
+        let mut daemon = Daemon::start_on(devices, "order", &[], &[]);
         let (mut client, node) = daemon.client();
-        run_forever(&mut client);
+        run_forever(&mut client, devices);
         assert!(daemon.socket().exists());
         daemon.signal(signal);
         let status = daemon.process.wait().unwrap();
@@ -196,8 +203,8 @@ fn a_wrong_ticket_is_refused() {
 #[test]
 fn a_driver_that_crashes_at_load_is_told_and_tried_again_slowly() {
     let Some(library) = loader("crash", "abort();") else { return };
-    let daemon =
-        Daemon::start_with("crash", &[], &[("PENSTOCK_LIBOPENCL", library.to_str().unwrap())]);
+    let variables = [("PENSTOCK_LIBOPENCL", library.to_str().unwrap())];
+    let daemon = Daemon::start_on(Devices::Real, "crash", &[], &variables);
     let refused = daemon.open(None, 0).err().unwrap();
     assert!(matches!(refused, LinkError::Refused { verdict: Verdict::NoWorker, .. }), "{refused}");
     wait_for("the reason in the status", || {
@@ -207,7 +214,7 @@ fn a_driver_that_crashes_at_load_is_told_and_tried_again_slowly() {
 
 #[test]
 fn what_kernels_print_comes_before_their_end() {
-    let daemon = Daemon::start("print", &[]);
+    let daemon = Daemon::start_on(Devices::Real, "print", &[], &[]);
     let (mut client, _) = daemon.client();
     let context = client.context();
     let queue = client.queue(context, 0);
@@ -399,7 +406,7 @@ fn long_kills_in_the_middle_of_everything_leave_others_right() {
 
 /// Tries each kill so many times.
 fn kill_in_the_middle(times: usize) {
-    let daemon = Daemon::start("kills", &[]);
+    let daemon = Daemon::start_on(Devices::Real, "kills", &[], &[]);
     let (mut witness, _) = daemon.client();
     for round in 0..times {
         let (mut client, node) = daemon.client();
@@ -415,7 +422,7 @@ fn kill_in_the_middle(times: usize) {
         works(&mut witness);
     }
     for round in 0..times {
-        let mut daemon = Daemon::start("killed", &[]);
+        let mut daemon = Daemon::start_on(Devices::Real, "killed", &[], &[]);
         let (mut client, node) = daemon.client();
         in_the_middle(&mut client, round);
         daemon.process.kill().unwrap();

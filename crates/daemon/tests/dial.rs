@@ -7,6 +7,7 @@ mod daemon;
 use std::net::TcpListener;
 use std::path::PathBuf;
 
+use common::Devices;
 use daemon::{Daemon, is_alive, works};
 use penstock_link::{
     AUTHORIZED_CLIENTS_FILE, AuthorizedClients, Encryption, EncryptionOptions, Key, Keys, Pins,
@@ -19,6 +20,8 @@ use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, frame};
 
 use crate::common::Client;
+
+const DEVICES: Devices = Devices::Simulated;
 
 /// Key of a pool, in a folder that goes with it.
 struct PoolKey(PathBuf);

@@ -7,7 +7,7 @@ mod daemon;
 use std::fs;
 use std::path::PathBuf;
 
-use common::Client;
+use common::{Client, Devices};
 use daemon::{Daemon, is_alive, works};
 use penstock_link::{
     AUTHORIZED_CLIENTS_FILE, Address, AuthorizedClients, EncryptionOptions, Key, Keys, LinkError,
@@ -18,6 +18,8 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::describe::NodeDescription;
 use penstock_wire::hello::Verdict;
 use penstock_wire::{Id, Status, TimesOf, U32, U64, frame};
+
+const DEVICES: Devices = Devices::Simulated;
 
 /// Keys of one side, in a folder of its own.
 struct Keyring(PathBuf);
@@ -52,23 +54,23 @@ impl Keyring {
 
     /// Starts a daemon with these keys, on a Unix socket and a TCP port.
     fn serve(&self, name: &str, rule: &str) -> Daemon {
-        self.serve_devices(name, rule, "pthread")
+        self.serve_on(DEVICES, name, rule)
     }
 
-    /// Does the same with these devices of PoCL.
-    fn serve_devices(&self, name: &str, rule: &str, devices: &str) -> Daemon {
+    /// Does the same; with real devices, the daemon has two of PoCL's.
+    fn serve_on(&self, devices: Devices, name: &str, rule: &str) -> Daemon {
         let key = self.pool_key();
         let environment = [
             ("PENSTOCK_ENCRYPTION", rule),
             ("XDG_CONFIG_HOME", self.0.to_str().unwrap()),
-            ("POCL_DEVICES", devices),
+            ("POCL_DEVICES", "pthread pthread"),
         ];
         let limits = self.limits();
         let options = ["--listen", "tcp:127.0.0.1:0", "--key", key.to_str().unwrap()];
         let limits = ["--limits", limits.to_str().unwrap()].into_iter();
         let limits = limits.filter(|_| self.limits().exists());
         let options: Vec<&str> = options.into_iter().chain(limits).collect();
-        Daemon::start_with(name, &options, &environment)
+        Daemon::start_on(devices, name, &options, &environment)
     }
 
     /// Returns the file of limits, which the daemon reads if there is one.
@@ -196,7 +198,7 @@ fn a_client_uses_only_the_devices_of_its_line() {
     let lines = line("anna", &ours, " devices=1,7") + &line("ben", &others, "");
     theirs.keys(Rule::Always, None);
     fs::write(theirs.0.join("penstock").join(AUTHORIZED_CLIENTS_FILE), lines).unwrap();
-    let daemon = theirs.serve_devices("tls-devices", "always", "pthread pthread");
+    let daemon = theirs.serve_on(Devices::Real, "tls-devices", "always");
     let open = |ring: &Keyring| daemon.open(&ring.keys(Rule::Always, Some(&theirs)), 1).unwrap();
     let indices = |node: &NodeDescription| -> Vec<u32> {
         node.platforms.iter().flat_map(|it| &it.devices).map(|it| it.index).collect()

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::node;
+use common::{Devices, node};
 use penstock_cl_sys::{CL_MEM_OBJECT_IMAGE2D, CL_RGBA, CL_UNSIGNED_INT8};
 use penstock_daemon::session::{PeerSetup, Session};
 use penstock_link::Side;
@@ -15,6 +15,8 @@ use penstock_wire::id::kind;
 use penstock_wire::{Call, Frame, Header, Id, PayloadRule, U16, U32, U64, frame, limits};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
+
+const DEVICES: Devices = Devices::Real;
 
 /// A session whose client takes nothing and sends what the test chooses.
 struct Victim {

@@ -4,6 +4,7 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
+use common::Devices;
 use penstock_link::{LinkError, Opened, Patience, Receiver, Sender, Side};
 use penstock_trial::{deadline, wait_for};
 use penstock_wire::calls::{Attached, Serve, Served, to_guest, to_host, to_worker};
@@ -14,6 +15,8 @@ use penstock_wire::{I32, Id, Status, U64, frame, limits};
 
 use crate::common::Client;
 use crate::daemon::Daemon;
+
+const DEVICES: Devices = Devices::Simulated;
 
 /// Names of the two workers for each other.
 const GUEST: Id<kind::Peer> = Id::new(1 << 33);

@@ -5,13 +5,15 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Client;
+use common::{Client, Devices};
 use penstock_cl_sys::{CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS};
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{BuildOrder, BuildReport, find};
 use penstock_wire::headers::{HeaderFile, HeaderLink, Headers, OptionPart, SearchFolder};
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, frame};
+
+const DEVICES: Devices = Devices::Real;
 
 const SOURCE: &[u8] = b"#include \"a.h\"\nkernel void k(global int *w) { *w = VALUE; }";
 

@@ -3,13 +3,15 @@
 
 mod common;
 
-use common::Client;
+use common::{Client, Devices};
 use penstock_link::LinkError;
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::{HeapPath, HeapPlan, HeapStarted, PeerInvitation};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, U32, U64, frame, limits};
+
+const DEVICES: Devices = Devices::Real;
 
 const BYTES: u64 = 8192;
 

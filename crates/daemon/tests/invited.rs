@@ -7,7 +7,7 @@ mod daemon;
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use common::Client;
+use common::{Client, Devices};
 use daemon::{Daemon, works};
 use penstock_link::{
     Address, Encryption, Invitation, Key, Keys, LinkError, Offer, Opened, Pins, PublicKey, Side,
@@ -18,6 +18,8 @@ use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::hello::{Role, TICKET_BYTES, Verdict};
 use penstock_wire::limits::{DESCRIPTION_BYTES_MAX, INVITATION_MS_MAX};
 use penstock_wire::{Id, Status};
+
+const DEVICES: Devices = Devices::Simulated;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

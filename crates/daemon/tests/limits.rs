@@ -7,7 +7,7 @@ mod common;
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use common::Client;
+use common::{Client, Devices};
 use penstock_cl_sys::{CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_MAX_MEM_ALLOC_SIZE};
 use penstock_daemon::session::{Dialer, PeerSetup};
 use penstock_link::{LinkError, Stream};
@@ -16,6 +16,8 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::{Id, Status, U64, frame, limits};
+
+const DEVICES: Devices = Devices::Simulated;
 
 const GIB: u64 = 1 << 30;
 

@@ -9,12 +9,15 @@ use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
 
+use common::Devices;
 use daemon::{Daemon, directory, loader, works};
 use penstock_link::Progress;
 use penstock_trial::{patience, wait_for};
 use penstock_wire::hello::{Role, Verdict};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
+
+const DEVICES: Devices = Devices::Simulated;
 
 #[test]
 fn a_burst_of_clients_is_served() {
@@ -44,7 +47,7 @@ impl Gated {
         let library = loader(name, &code)?;
         mknodat(CWD, &gate, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
         let variables = [("PENSTOCK_LIBOPENCL", library.to_str().unwrap())];
-        let daemon = Daemon::start_with(name, &[], &variables);
+        let daemon = Daemon::start_on(Devices::Real, name, &[], &variables);
         // Both ends, so that neither side waits for the other at the opening.
         let gate = File::options().read(true).write(true).open(gate).unwrap();
         Some(Self { daemon, gate })

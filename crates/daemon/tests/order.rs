@@ -5,13 +5,15 @@ mod common;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use common::{Client, args};
+use common::{Client, Devices, args};
 use penstock_cl_sys::CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
 use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::args::Arg;
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Status, U64};
+
+const DEVICES: Devices = Devices::Real;
 
 /// Loads `late_ends.c` in front of the system's loader. Without a C compiler, skips
 /// the test and returns false.

@@ -7,7 +7,7 @@ mod daemon;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use common::{Client, args};
+use common::{Client, Devices, args};
 use daemon::{Daemon, works};
 use penstock_link::LinkError;
 use penstock_trial::wait_for;
@@ -15,6 +15,8 @@ use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, U64};
+
+const DEVICES: Devices = Devices::Simulated;
 
 /// A daemon with a file of limits.
 struct Limited {
@@ -24,10 +26,14 @@ struct Limited {
 
 impl Limited {
     fn start(name: &str, limits: &str) -> Self {
+        Self::start_on(DEVICES, name, limits)
+    }
+
+    fn start_on(devices: Devices, name: &str, limits: &str) -> Self {
         let process = std::process::id();
         let file = std::env::temp_dir().join(format!("penstock-limits-{process}-{name}.toml"));
         std::fs::write(&file, limits).unwrap();
-        let daemon = Daemon::start(name, &["--limits", file.to_str().unwrap()]);
+        let daemon = Daemon::start_on(devices, name, &["--limits", file.to_str().unwrap()], &[]);
         Self { daemon, file }
     }
 
@@ -142,7 +148,7 @@ fn a_session_with_too_many_objects_ends() {
     works(&mut one);
 }
 
-const ENDLESS: &str = "kernel void k(global volatile int *a) { while (a[0] == 0) ; }";
+const ENDLESS: &str = "penstock null endless";
 
 #[test]
 fn a_kernel_that_runs_for_too_long_ends_its_session() {
@@ -150,7 +156,7 @@ fn a_kernel_that_runs_for_too_long_ends_its_session() {
     let (mut honest, mut endless) = (node.session().unwrap(), node.session().unwrap());
     let context = endless.context();
     let queue = endless.queue(context, 0);
-    let kernel = endless.kernel(context, ENDLESS, "k");
+    let kernel = endless.kernel(context, ENDLESS, "endless");
     let mem = endless.buffer(context, 64);
     let began = Instant::now();
     endless.launch(queue, kernel, Id::NONE, 1, &[], &args(&[Arg::Mem(mem)]));
@@ -167,7 +173,8 @@ fn a_kernel_that_runs_for_too_long_ends_its_session() {
 
 #[test]
 fn kernels_that_end_in_time_may_be_many() {
-    let node = Limited::start("short", "[user.default]\nkernel_time_s = 3\n");
+    // It takes kernels that run for a while.
+    let node = Limited::start_on(Devices::Real, "short", "[user.default]\nkernel_time_s = 3\n");
     let mut client = node.session().unwrap();
     let context = client.context();
     let queue = client.queue(context, 0);
@@ -194,7 +201,7 @@ fn an_idle_session_ends_and_a_busy_one_does_not() {
     let mut busy = node.session().unwrap();
     let context = busy.context();
     let queue = busy.queue(context, 0);
-    let kernel = busy.kernel(context, ENDLESS, "k");
+    let kernel = busy.kernel(context, ENDLESS, "endless");
     let mem = busy.buffer(context, 64);
     busy.launch(queue, kernel, Id::NONE, 1, &[], &args(&[Arg::Mem(mem)]));
     busy.send(to_worker::Flush { queue }, &[], &[]);

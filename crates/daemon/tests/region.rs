@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::Client;
+use common::{Client, Devices};
 use daemon::{Daemon, is_alive, works};
 use penstock_link::{Arena, Key, LinkError, Side, Stream, establish, open_on};
 use penstock_trial::{deadline, wait_for};
@@ -19,6 +19,8 @@ use penstock_wire::describe::NodeDescription;
 use penstock_wire::frame;
 use penstock_wire::hello::Role;
 use rustix::process::{Pid, Signal, kill_process};
+
+const DEVICES: Devices = Devices::Simulated;
 
 /// File of a guest's memory, and the key of its host.
 struct Guest {

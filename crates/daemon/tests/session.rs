@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{Client, args};
+use common::{Client, Devices, args};
 use penstock_cl_sys::*;
 use penstock_link::LinkError;
 use penstock_wire::args::Arg;
@@ -14,13 +14,13 @@ use penstock_wire::describe::{BuildOrder, LoadReport, find};
 use penstock_wire::hello::feature;
 use penstock_wire::{Id, Status, Times, TimesOf, U32, U64, frame};
 
+const DEVICES: Devices = Devices::Real;
+
 const ADD: &str = "kernel void add(global const int *a, global const int *b, global int *c) {
-    size_t i = get_global_id(0); c[i] = a[i] + b[i];
-}";
+    size_t i = get_global_id(0); c[i] = a[i] + b[i]; }";
 /// Changes a whole buffer, slowly enough that commands that do not wait overtake it.
 const SLOW: &str = "kernel void slow(global volatile int *a, int rounds) {
-    for (int r = 0; r < rounds; r++) a[get_global_id(0)] += 1;
-}";
+    for (int r = 0; r < rounds; r++) a[get_global_id(0)] += 1; }";
 
 fn ints(values: impl Iterator<Item = i32>) -> Vec<u8> {
     values.flat_map(i32::to_le_bytes).collect()

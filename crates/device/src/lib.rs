@@ -1,5 +1,6 @@
 //! Safe interface to what a worker can drive: the OpenCL platforms that the node's ICD loader
-//! finds, and CUDA's own driver, which is one more platform.
+//! finds, and CUDA's own driver, which is one more platform. For tests, a process can have a
+//! simulated device instead of all others.
 //!
 //! The client checks the arguments that its API requires it to check, because there the program
 //! gets the error at once. This crate does not rely on that: whatever sizes, offsets and values a
@@ -15,13 +16,14 @@
 //! 1. `load` finds the drivers.
 //! 2. `context`, `mem`, `image`, `queue`, `program`, `library` and `probe` have public methods.
 //!    They check what a client may have got wrong, once for all drivers.
-//! 3. `opencl` and `cuda` are the two drivers. They do not know each other.
+//! 3. `opencl`, `cuda` and `null` are the drivers. They do not know each other.
 //! 4. `driver` and `event` say what a driver must be able to do (traits), and define the objects.
 //!    `command` and `image_command` define the commands, each beside the public method that checks
 //!    and enqueues it.
-//! 5. `home`, `staging`, `account`, `range`, `region` and `format` know nothing of drivers.
+//! 5. `home`, `staging`, `account`, `answer`, `region` and `format` know nothing of drivers.
 
 mod account;
+mod answer;
 mod command;
 mod context;
 mod cuda;
@@ -34,6 +36,7 @@ mod image_command;
 mod library;
 mod load;
 mod mem;
+mod null;
 mod opencl;
 mod probe;
 mod program;

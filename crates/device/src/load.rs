@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_process::variable;
 
 use crate::account::{self, Drivers};
 use crate::driver::{Platform, PlatformDriver};
-use crate::{cuda, opencl};
+use crate::{cuda, null, opencl};
 
 /// Name under which every ICD loader of Linux installs its library.
 const LOADER: &str = "libOpenCL.so.1";
@@ -25,6 +26,8 @@ pub enum LoadError {
         /// Message of the dynamic linker.
         reason: String,
     },
+    #[error("the simulated device has no thread")]
+    NoThread,
 }
 
 /// All platforms that this process can use: the loader's and CUDA's. Cheap to clone.
@@ -34,8 +37,15 @@ pub struct Driver {
 }
 
 static DRIVER: OnceLock<Result<Driver, LoadError>> = OnceLock::new();
+static IS_SIMULATED: AtomicBool = AtomicBool::new(false);
 
 impl Driver {
+    /// Lets [`Driver::load`] find one simulated device, and nothing else. For tests, before the
+    /// first [`Driver::load`]. Loads and starts nothing.
+    pub fn simulate() {
+        IS_SIMULATED.store(true, Ordering::Release);
+    }
+
     /// Loads the platforms, once per process.
     ///
     /// # Errors
@@ -55,6 +65,10 @@ impl Driver {
     }
 
     fn open() -> Result<Self, LoadError> {
+        if IS_SIMULATED.load(Ordering::Acquire) {
+            let platform = null::platform().ok_or(LoadError::NoThread)?;
+            return Ok(Self { platforms: vec![Platform::new(platform)] });
+        }
         let cuda = cuda::platform();
         let path = variable::LIBOPENCL.path().unwrap_or_else(|| PathBuf::from(LOADER));
         let mut drivers: Vec<Box<dyn PlatformDriver>> = Vec::new();

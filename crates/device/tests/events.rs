@@ -1,6 +1,6 @@
 //! Tests of events on a real driver: how they end, their callbacks, and commands behind a failure.
 
-mod common;
+pub mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;

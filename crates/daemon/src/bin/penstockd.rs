@@ -79,6 +79,14 @@ fn options(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> 
                 let range = value()?.parse().map_err(|error: NotARange| error.to_string())?;
                 options.worker_users = Some(range);
             }
+            // For tests, and not in the text above: the simulated device must not come by accident.
+            "--platform" => {
+                let platform = value()?;
+                if platform != "null" {
+                    return Err(format!("`{platform}` is not `null`"));
+                }
+                options.simulate = true;
+            }
             "--ends-with-parent" => options.ends_with_parent = true,
             _ => return Err(format!("unknown option {arg}\n{USAGE}")),
         }

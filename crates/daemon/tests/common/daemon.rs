@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use crate::common::Client;
+use crate::common::{Client, Devices};
 use penstock_link::{Address, LinkError, Opened, Progress, Side, Trust};
 use penstock_trial::{Need, compiler, deadline, is_compiled, patience};
 use penstock_wire::calls::to_client;
@@ -27,12 +27,24 @@ impl Daemon {
     }
 
     pub fn start_with(name: &str, options: &[&str], environment: &[(&str, &str)]) -> Self {
+        Self::start_on(crate::DEVICES, name, options, environment)
+    }
+
+    pub fn start_on(
+        devices: Devices,
+        name: &str,
+        options: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Self {
+        let platform: &[&str] =
+            if devices == Devices::Simulated { &["--platform", "null"] } else { &[] };
         let directory = directory(name);
         std::fs::create_dir_all(&directory).unwrap();
         let listen = format!("unix:{}", directory.join("socket").display());
         let mut process = Command::new(env!("CARGO_BIN_EXE_penstockd"))
             .args(["--listen", &listen])
             .args(options)
+            .args(platform)
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()

@@ -15,9 +15,21 @@ use penstock_wire::hello::feature;
 use penstock_wire::id::kind;
 use penstock_wire::{Call, I32, Id, IndexSpace, Request, Status, TimesOf, U32, U64, frame};
 
+/// What the sessions of a test program use. Each program says it in its constant `DEVICES`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// The devices of this host.
+    Real,
+    /// The simulated device, for tests to which every device is the same.
+    Simulated,
+}
+
 pub fn node() -> &'static Node {
     static NODE: OnceLock<Node> = OnceLock::new();
     NODE.get_or_init(|| {
+        if crate::DEVICES == Devices::Simulated {
+            penstock_device::Driver::simulate();
+        }
         let (node, problem) = Node::find(vec!["unix:/nowhere".into()]);
         assert!(problem.is_none(), "no OpenCL loader: {problem:?}");
         assert!(!node.devices().is_empty(), "no OpenCL device: install pocl-opencl-icd");

@@ -6,10 +6,10 @@ use penstock_wire::cuda::{Attributes, DEVICE_ATTRIBUTES_MAX, GpuDescription};
 use penstock_wire::describe::{Info, Timers};
 use penstock_wire::status::Status;
 
-use super::answer::{sizes, text, uint, ulong, yes};
 use super::clock;
 use super::device::Device;
 use super::driver::{Cuda, driver_version};
+use crate::answer::{sizes, text, uint, ulong, yes};
 use crate::driver::{DeviceDriver, Limits};
 
 /// NVIDIA's PCI vendor id.

@@ -17,10 +17,10 @@ use penstock_wire::describe::{ArgDescription, Info, KernelDescription, find};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
 
-use super::answer::{sizes, ulong};
 use super::command::{Kept, Launch};
 use super::memory::{Memory, memory};
 use super::module::{Function, Module};
+use crate::answer::{sizes, ulong};
 use crate::driver::{Arg, Device, KernelDriver};
 
 /// Most threads of a block if the caller names no local size; most kernels do well with it.

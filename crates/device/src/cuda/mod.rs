@@ -22,7 +22,6 @@
 
 mod about;
 mod address;
-mod answer;
 mod clock;
 mod command;
 mod context;

@@ -13,7 +13,6 @@ use penstock_wire::describe::Info;
 use penstock_wire::status::Status;
 
 use super::about::{VENDOR, opencl_version};
-use super::answer::text;
 use super::context::Context;
 use super::device::{self, Device as OwnDevice};
 use super::driver::{Cuda, check, cuda};
@@ -22,6 +21,7 @@ use super::memory::Memory;
 use super::pinned;
 use super::program::Program;
 use super::queue::Queue;
+use crate::answer::text;
 use crate::driver;
 use crate::driver::{
     Backing, ContextDriver, Device, DeviceDriver, MemDriver, Notify, PlatformDriver, ProgramDriver,

@@ -13,10 +13,10 @@ use penstock_wire::describe::{BuildReport, Info};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
 
-use super::answer::{int, sizes, text, uint};
 use super::device::Device as OwnDevice;
 use super::kernel::Kernel;
 use super::module::Module;
+use crate::answer::{int, sizes, text, uint};
 use crate::driver::{Device, KernelDriver, ProgramDriver};
 
 pub(super) struct Program {

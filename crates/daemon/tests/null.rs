@@ -1,0 +1,131 @@
+//! A daemon with the simulated device: a client over the wire makes it fail as it wants.
+
+mod common;
+#[path = "common/daemon.rs"]
+mod daemon;
+
+use common::{Devices, args};
+use daemon::Daemon;
+use penstock_cl_sys::{
+    CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM, CL_PROGRAM_BUILD_LOG,
+};
+use penstock_wire::args::Arg;
+use penstock_wire::calls::to_worker;
+use penstock_wire::describe::find;
+use penstock_wire::{Id, Status, U64};
+
+const DEVICES: Devices = Devices::Simulated;
+
+#[test]
+fn the_status_and_the_description_call_it_simulated() {
+    let daemon = Daemon::start("null-name", &[]);
+    let (_client, node) = daemon.client();
+    let [platform] = node.platforms.as_slice() else { panic!("{:?}", node.platforms) };
+    let [device] = platform.devices.as_slice() else { panic!("{:?}", platform.devices) };
+    let name = String::from_utf8_lossy(find(&device.info, CL_DEVICE_NAME).unwrap());
+    assert!(name.contains("simulated"), "{name}");
+    // Programs that ask for all devices do not get it.
+    let kind = find(&device.info, CL_DEVICE_TYPE).unwrap();
+    assert_eq!(kind, CL_DEVICE_TYPE_CUSTOM.to_ne_bytes());
+    let status = daemon.status();
+    assert_eq!(status["simulated"], true);
+    assert!(status["devices"][0].as_str().unwrap().contains("simulated"), "{status}");
+    let real = Daemon::start_on(Devices::Real, "null-not", &[], &[]);
+    assert_eq!(real.status()["simulated"], false);
+}
+
+#[test]
+fn another_platform_is_refused() {
+    let told = std::process::Command::new(env!("CARGO_BIN_EXE_penstockd"))
+        .args(["--listen", "unix:/nowhere/s", "--platform", "pocl"])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&told.stderr).into_owned();
+    assert!(!told.status.success() && said.contains("`pocl` is not `null`"), "{said}");
+}
+
+#[test]
+fn a_program_of_another_form_does_not_build_and_its_log_says_why() {
+    let daemon = Daemon::start("null-build", &[]);
+    let (mut client, _) = daemon.client();
+    let context = client.context();
+    let (_, report) = client.program(context, "kernel void k(global int *a) { a[0] = 1; }");
+    assert_eq!(report.status, Status::BUILD_PROGRAM_FAILURE.0);
+    let log = find(&report.devices[0].1, CL_PROGRAM_BUILD_LOG).unwrap();
+    let log = String::from_utf8_lossy(log).into_owned();
+    assert!(log.contains("`penstock null`"), "{log}");
+    let (_, report) = client.program(context, "penstock null add copy");
+    assert_eq!(report.status, 0);
+    let kernels: Vec<_> =
+        report.kernels.iter().map(|it| (it.name.as_str(), it.args.len())).collect();
+    assert_eq!(kernels, [("add", 3), ("copy", 2)]);
+}
+
+#[test]
+fn kernels_compute_fail_and_run_for_ever_as_they_are_told() {
+    let daemon = Daemon::start("null-kernels", &[]);
+    let (mut client, _) = daemon.client();
+    let context = client.context();
+    let (queue, other) = (client.queue(context, 0), client.queue(context, 0));
+    let mem = client.buffer(context, 64);
+    let numbers: Vec<u8> = (0..16_u32).flat_map(u32::to_le_bytes).collect();
+    client.write(queue, mem, 0, &numbers);
+    let scale = client.kernel(context, "penstock null scale", "scale");
+    let arguments = args(&[Arg::Mem(mem), Arg::Bytes(&3_u32.to_le_bytes())]);
+    client.launch(queue, scale, Id::NONE, 16, &[], &arguments);
+    let scaled: Vec<u8> = (0..16_u32).flat_map(|it| (it * 3).to_le_bytes()).collect();
+    assert_eq!(client.read(queue, mem, 64), scaled);
+
+    let fail = client.kernel(context, "penstock null fail", "fail");
+    let event = client.id();
+    client.launch(queue, fail, event, 1, &[], &args(&[Arg::Bytes(&(-54_i32).to_le_bytes())]));
+    assert_eq!(client.status(event), -54);
+    let refuse = client.kernel(context, "penstock null refuse", "refuse");
+    client.launch(queue, refuse, Id::NONE, 1, &[], &args(&[Arg::Bytes(&(-6_i32).to_le_bytes())]));
+    assert_eq!(client.finish(queue), Status(-6));
+
+    let (endless, word) = (client.kernel(context, "penstock null endless", "endless"), client.id());
+    let create =
+        to_worker::CreateBuffer { mem: word, context, flags: U64::new(1), size: U64::new(4) };
+    client.send(create, &[], &[]);
+    let event = client.id();
+    client.launch(queue, endless, event, 1, &[], &args(&[Arg::Mem(word)]));
+    assert_eq!(client.read(other, mem, 64), scaled, "another queue goes on");
+    assert!(!client.inbox.events.contains_key(&event.get()));
+    client.write(other, word, 0, &[1, 0, 0, 0]);
+    // The device looks at the word after this command.
+    client.send(
+        to_worker::FillBuffer {
+            queue: other,
+            mem,
+            event: Id::NONE,
+            offset: U64::new(0),
+            size: U64::new(64),
+        },
+        &[],
+        &[5],
+    );
+    assert_eq!(client.status(event), 0);
+}
+
+#[test]
+fn a_context_makes_no_more_buffers_and_is_lost_as_it_is_told() {
+    let daemon = Daemon::start("null-lost", &[]);
+    let (mut client, _) = daemon.client();
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let starve = client.kernel(context, "penstock null starve", "starve");
+    client.launch(queue, starve, Id::NONE, 1, &[], &args(&[Arg::Bytes(&1_u32.to_le_bytes())]));
+    assert_eq!(client.finish(queue), Status::OK);
+    let statuses = [(); 2].map(|()| {
+        let mem = client.buffer(context, 64);
+        let event = client.read_waiting(queue, mem, 1, &[]);
+        client.status(event)
+    });
+    assert_eq!(statuses, [0, Status::MEM_OBJECT_ALLOCATION_FAILURE.0]);
+    let lose = client.kernel(context, "penstock null lose", "lose");
+    client.launch(queue, lose, Id::NONE, 1, &[], &[]);
+    assert_eq!(client.finish(queue), Status::OUT_OF_RESOURCES);
+    // The session lives, and another context works.
+    daemon::works(&mut client);
+}
