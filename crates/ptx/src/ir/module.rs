@@ -191,8 +191,6 @@ pub struct Function {
     pub no_return: bool,
     /// Whether a thread may fail while others go on. The translation sets it.
     pub may_fail: bool,
-    /// Whether a failed access gives zeros. The translation sets it.
-    pub is_checked: bool,
     /// Line of the declaration, counted from 1.
     pub line: u32,
     /// The first instruction of the body that is not supported. The body lacks such instructions,

@@ -71,7 +71,6 @@ impl<'a> Parser<'a> {
                 address_taken: known.address_taken,
                 no_return,
                 may_fail: false,
-                is_checked: false,
                 line: position.line,
                 refusal: draft.refusal,
             };
@@ -113,7 +112,6 @@ impl<'a> Parser<'a> {
             address_taken: false,
             no_return: false,
             may_fail: false,
-            is_checked: false,
             line: position.line,
             refusal: None,
         });

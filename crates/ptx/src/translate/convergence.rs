@@ -4,13 +4,11 @@
 use super::effects::is_meeting;
 use super::flow::ControlFlow;
 use super::paths;
-use super::turns;
 use super::uniform::Uniformity;
 use crate::ir::{Function, Instruction, Opcode, Operand, Statement};
 
-/// Whether only some threads reach a meeting, whether a failed access may keep all threads in a
-/// loop that has one, or whether there are more paths through meetings than a device's compiler can
-/// copy.
+/// Whether only some threads reach a meeting, or whether there are more paths through meetings than
+/// a device's compiler can copy.
 pub(super) fn needs_machine(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> bool {
     let body = function.body.as_deref().unwrap_or_default();
     let is_apart = body.iter().enumerate().any(|(index, statement)| {
@@ -21,9 +19,7 @@ pub(super) fn needs_machine(function: &Function, flow: &ControlFlow, uniform: &U
         }
         what.opcode == Opcode::BarArrive || counts_some(what) || !uniform.instruction(what, block)
     });
-    is_apart
-        || function.is_checked && turns::may_depend_on_memory(function, flow)
-        || paths::are_too_many(function, flow, uniform)
+    is_apart || paths::are_too_many(function, flow, uniform)
 }
 
 /// Whether an instruction counts the threads of a part of the block: `bar.red` with a number of

@@ -26,7 +26,7 @@
 //! local memory. Otherwise the kernel becomes a state machine (`machine`): every thread runs to its
 //! next meeting, all threads wait at one barrier, and those whose meeting is complete continue. A
 //! kernel also becomes a state machine if its barriers in branches would make a device's compiler
-//! copy too much code (`paths`), or if a failed access may keep it in a loop (`turns`).
+//! copy too much code (`paths`).
 //!
 //! `closing` puts one more meeting behind branches that contain one, because of a defect of PoCL.
 //!
@@ -100,7 +100,6 @@ mod stop_search;
 #[cfg(test)]
 mod tests;
 mod texture;
-mod turns;
 mod uniform;
 mod values;
 mod vote_rows;
@@ -200,7 +199,6 @@ fn kernel(
     if !options.fp64 {
         body::doubles_as_bits(&mut flat);
     }
-    flat.is_checked = options.check;
     flat.may_fail = options.check || ending::has_traps(module, &flat);
     vote_rows::gather(&mut flat);
     let body = match known_body(module, entry, &flat, options)? {

@@ -82,28 +82,3 @@ fn a_failed_thread_keeps_no_loop_over_a_reduction_of_the_block_alive() {
          bar.red.or.pred %p2, 0, %p1; @%p2 bra L; st.global.u32 [%to], 1; ret;";
     checked(refused, (1, BASE + FREE + 4096), &[0; 4]);
 }
-
-#[test]
-fn a_loop_with_a_barrier_ends_where_addresses_are_checked() {
-    let address = BASE + FREE + 4096;
-    // All threads wait for a value that a refused load never gives.
-    let load = "L: ld.volatile.global.u32 %r2, [%in+4096]; bar.sync 0; setp.eq.u32 %p0, %r2, 0;
-         @%p0 bra L; st.global.u32 [%to], 1; ret;";
-    checked(load, (1, address), &[0; 4]);
-    // The loop ends in its middle.
-    let middle = "L: bar.sync 0; ld.volatile.global.u32 %r2, [%in+4096]; setp.ne.u32 %p0, %r2, 0;
-         @%p0 bra E; add.u32 %r3, %r3, 1; bra L; E: st.global.u32 [%to], 2; ret;";
-    checked(middle, (1, address), &[0; 4]);
-    // One thread's store is refused, and all threads wait for it in shared memory.
-    let shared = ".shared .align 4 .u32 flag; st.shared.u32 [flag], 0; bar.sync 0;
-         setp.eq.u32 %p1, %t, 2; selp.u32 %r4, 4096, 0, %p1; cvt.u64.u32 %rd1, %r4;
-         add.s64 %rd2, %in, %rd1; mov.u32 %r6, 1;
-         L: ld.global.u32 %r5, [%rd2]; setp.eq.and.u32 %p2, %r5, 7, %p1;
-         @%p2 st.shared.u32 [flag], %r6; bar.sync 0; ld.volatile.shared.u32 %r7, [flag];
-         setp.eq.u32 %p3, %r7, 0; bar.sync 0; @%p3 bra L; st.global.u32 [%to], 3; ret;";
-    checked(shared, (1, address), &[0; 4]);
-    // Each turn counts, so the loop ends, and the kernel needs no state machine.
-    let counted = "mov.u32 %r3, 0; L: ld.volatile.global.u32 %r2, [%in+4096]; bar.sync 0;
-         add.u32 %r3, %r3, 1; setp.lt.u32 %p0, %r3, 5; @%p0 bra L; st.global.u32 [%to], %r3; ret;";
-    checked(counted, (1, address), &[5; 4]);
-}

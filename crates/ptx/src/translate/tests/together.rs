@@ -252,32 +252,3 @@ fn two_ways_behind_a_barrier_come_together_before_a_third_one_joins_them() {
     let text = source(&barrier_in_branch(two, "st.global.u32 [%rd2], %r6;"));
     assert_eq!(text.matches("ps_close();").count(), 3, "{text}");
 }
-
-#[test]
-fn a_loop_with_a_barrier_that_counts_its_turns_is_no_machine_where_addresses_are_checked() {
-    let is_machine = |turn: &str, check: bool| {
-        let body = format!(
-            "setp.eq.u32 %p1, %r1, 0; mov.u32 %r3, 0; ld.param.u32 %r4, [b];
-             L: bar.sync 0; ld.shared.u32 %r2, [s]; {turn} @%p2 bra L; M: ret;"
-        );
-        of(&body, &Options { check, ..options() }).kernels[0].is_machine
-    };
-    let counts = "add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r4;";
-    assert!(!is_machine(counts, true));
-    // The end depends on memory: always, by the number of turns, or by what a turn counts.
-    for waits in [
-        "setp.eq.u32 %p2, %r2, 0;",
-        "add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r2;",
-        "add.u32 %r3, %r3, %r2; setp.lt.u32 %p2, %r3, %r4;",
-        "setp.eq.u32 %p3, %r2, 0; @%p3 add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, %r4;",
-        "setp.eq.u32 %p3, %r2, 0; @%p3 bra N; add.u32 %r3, %r3, 1; N: setp.lt.u32 %p2, %r3, %r4;",
-        "setp.eq.u32 %p3, %r2, 0; @%p3 bra N; setp.ge.u32 %p2, %r3, %r4; @%p2 bra M;
-         N: mov.pred %p2, 1;",
-    ] {
-        assert!(is_machine(waits, true), "{waits}");
-        assert!(!is_machine(waits, false), "{waits}");
-    }
-    // A second way out counts.
-    let second = counts.replace("%p2", "%p4");
-    assert!(!is_machine(&format!("{second} @!%p4 bra M; setp.eq.u32 %p2, %r2, 0;"), true));
-}
