@@ -114,6 +114,9 @@ impl Launch {
             command.env(name, value);
         }
         let nodes = variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into());
+        // PoCL 3.1 to 7.1 may end the process where it copies a kernel for each thread of a
+        // work-group and has no loop over them, as it does for one or two threads (decision 62).
+        let replication = variable::POCL_REPLICATION.value().unwrap_or_else(|| "0".into());
         let child = command
             // The name shown by `ps`, which otherwise shows /proc/self/exe.
             .arg0("penstockd")
@@ -121,6 +124,7 @@ impl Launch {
             // Penstock's own libraries must not open a pool from inside a worker.
             .env(variable::WORKER.name, "1")
             .env(variable::NODES.name, nodes)
+            .env(variable::POCL_REPLICATION.name, replication)
             // The name was checked when the daemon started, so an error here means no settings.
             .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
             .stdin(Stdio::from(theirs))

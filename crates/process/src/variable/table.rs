@@ -116,6 +116,8 @@ variables! {
             "UCX's library, for PENSTOCK_HEAP_TRANSPORT";
         WORKER = "PENSTOCK_WORKER": Kind::Flag(false), "–",
             "set by the daemon for its workers, which must not meet their own pool";
+        POCL_REPLICATION = "POCL_FULL_REPLICATION_THRESHOLD": Kind::Number(0, u64::MAX), "`0`",
+            "PoCL's: the threads of a work-group up to which kernels have no loop over them";
         POCL_AFFINITY = "POCL_AFFINITY": Kind::Text, "–",
             "PoCL's: the drivers' threads stay where the drivers bind them";
         DPCPP_AFFINITY = "DPCPP_CPU_CU_AFFINITY": Kind::Text, "–",

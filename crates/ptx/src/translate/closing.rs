@@ -25,12 +25,6 @@
 //! front of both or behind both. It copies code behind a branch if a later branch has the same
 //! condition. So every block counts as one with a barrier that threads may reach together behind a
 //! barrier in a branch. Then no code between two barriers there joins code of another branch.
-//!
-//! Where PoCL makes copies for a barrier's way, it takes the edge that led to the block from the
-//! block's phi nodes. If it must take two edges from one node, it may leave one of them there, and
-//! then ends the process ("Could not find a dominating alternative variable"). That happens with
-//! blocks of one or two threads, for which PoCL makes no loops. So if two inserted blocks lead to a
-//! block to which another way leads too, they lead through one more inserted block.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -76,9 +70,7 @@ pub(super) fn close_branches(function: &mut Function) -> bool {
         let Some(open) = open_edges(current, &flow, &uniform) else { return true };
         if open.is_empty() {
             if let Some(closed) = closed {
-                let joined = joined_edges(&closed, &flow);
-                *function =
-                    if joined.is_empty() { closed } else { with_closed(&closed, &flow, &joined) };
+                *function = closed;
             }
             return false;
         }
@@ -120,23 +112,6 @@ fn open_edges(function: &Function, flow: &ControlFlow, uniform: &Uniformity) -> 
         !flow.dominates(*to, *from) || back.get(to).is_none_or(|nearest| nearest.len() > 1)
     });
     Some(open)
-}
-
-/// Returns the edges from inserted blocks that lead to one block, if others lead there too. They
-/// must lead through one more block.
-fn joined_edges(function: &Function, flow: &ControlFlow) -> OpenEdges {
-    let mut joined = OpenEdges::new();
-    for (to, block) in flow.blocks.iter().enumerate().filter(|(to, _)| flow.reached[*to]) {
-        let (closed, others): (Vec<usize>, Vec<usize>) = block
-            .predecessors
-            .iter()
-            .filter(|from| flow.reached[**from])
-            .partition(|from| is_closed(function, flow, **from));
-        if closed.len() > 1 && !others.is_empty() {
-            joined.extend(closed.iter().map(|from| ((*from, to), (closed[0], to))));
-        }
-    }
-    joined
 }
 
 /// Whether a block only ends the thread.

@@ -1,5 +1,7 @@
 //! An OpenCL device that runs translated PTX.
 
+use std::sync::Once;
+
 use penstock_cl_sys::{
     CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_SINGLE_FP_CONFIG,
     CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT, CL_MEM_READ_WRITE, CL_PROGRAM_BUILD_LOG,
@@ -41,8 +43,17 @@ pub struct Ready {
     program: Program,
 }
 
+/// What the daemon sets for its workers, too (`daemon/src/launch.rs`).
+fn set_pocl() {
+    static ONCE: Once = Once::new();
+    // SAFETY: only drivers read the environment without the lock of Rust's library. They are loaded
+    // behind this.
+    ONCE.call_once(|| unsafe { std::env::set_var("POCL_FULL_REPLICATION_THRESHOLD", "0") });
+}
+
 /// Returns every OpenCL device of the machine. Skips the test if there is none.
 pub fn machines() -> Vec<Machine> {
+    set_pocl();
     let devices: Vec<Device> = match Driver::load() {
         Ok(driver) => driver.platforms().iter().flat_map(|platform| platform.devices()).collect(),
         Err(error) => {

@@ -392,3 +392,70 @@ fn two_ways_behind_a_barrier_meet_a_third_one() {
         }
     }
 }
+
+#[test]
+fn three_branches_with_barriers_meet() {
+    let way = |label: &str, adds: u32| {
+        format!("{label} bar.sync 0; @%p3 bra JOIN; add.u32 %r2, %r2, {adds}; bra JOIN;")
+    };
+    // A fourth way has no barrier.
+    for fourth in ["", "setp.eq.u32 %p4, %n, 3; @%p4 bra JOIN;"] {
+        let body = format!(
+            "mul.lo.u32 %r2, %t, 10; setp.eq.u32 %p3, %t, 0; {fourth}
+             setp.eq.u32 %p1, %n, 1; @%p1 bra B; setp.eq.u32 %p2, %n, 2; @%p2 bra C;
+             {} {} {} JOIN: st.global.u32 [%to], %r2; ret;",
+            way("", 1),
+            way("B:", 2),
+            way("C:", 3),
+        );
+        for (threads, n) in
+            [1_u32, 2, 3, 40].into_iter().flat_map(|it| (0..4_u32).map(move |n| (it, n)))
+        {
+            let adds = match n {
+                3 if !fourth.is_empty() => 0,
+                3 => 1,
+                n => n + 1,
+            };
+            let wanted: Vec<u32> =
+                (0..threads).map(|at| 10 * at + if at == 0 { 0 } else { adds }).collect();
+            let input = vec![0; threads as usize];
+            run(&body, &input, n.into(), 1, threads.into(), threads.into(), |machine, found| {
+                assert_eq!(found, wanted, "{}: {threads} threads, {n}", machine.name);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_branch_with_a_barrier_meets_two_without() {
+    // The ways come in any order.
+    let ways = [
+        "add.u32 %r2, %r2, %n; bra JOIN;",
+        "mul.lo.u32 %r2, %r2, 3; bra JOIN;",
+        "bar.sync 0; @%p3 bra JOIN; add.u32 %r2, %r2, 9; bra JOIN;",
+    ];
+    for first in 0..3 {
+        let way = |at: usize| ways[(first + at) % 3];
+        let body = format!(
+            "mul.lo.u32 %r2, %t, 10; setp.eq.u32 %p3, %t, 0;
+             setp.eq.u32 %p1, %n, 1; @%p1 bra B; setp.eq.u32 %p2, %n, 2; @%p2 bra C;
+             {} B: {} C: {} JOIN: st.global.u32 [%to], %r2; ret;",
+            way(0),
+            way(1),
+            way(2),
+        );
+        for (threads, n) in
+            [1_u32, 2, 40].into_iter().flat_map(|it| (0..3_u32).map(move |n| (it, n)))
+        {
+            let wanted = (0..threads).map(|at| match (first + n as usize) % 3 {
+                0 => 10 * at + n,
+                1 => 30 * at,
+                _ => 10 * at + if at == 0 { 0 } else { 9 },
+            });
+            let (wanted, input) = (wanted.collect::<Vec<u32>>(), vec![0; threads as usize]);
+            run(&body, &input, n.into(), 1, threads.into(), threads.into(), |machine, found| {
+                assert_eq!(found, wanted, "{}: {first}, {threads} threads, {n}", machine.name);
+            });
+        }
+    }
+}

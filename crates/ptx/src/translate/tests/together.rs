@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Options, barrier_in_branch, of, options, source, text_of, translate};
+use super::{Options, of, options, source, text_of, translate};
 use crate::ir::{Opcode, Statement};
 use crate::module::parse;
 use crate::translate::flow::ControlFlow;
@@ -244,11 +244,4 @@ fn the_branches_of_a_vote_stay_apart_from_a_barrier() {
             .collect();
         assert_eq!(apart, [true, false, true, false, false], "{text}");
     }
-}
-
-#[test]
-fn two_ways_behind_a_barrier_come_together_before_a_third_one_joins_them() {
-    let two = "setp.gt.u32 %p3, %r5, 9; @%p3 bra J; add.u32 %r6, %r6, 1;";
-    let text = source(&barrier_in_branch(two, "st.global.u32 [%rd2], %r6;"));
-    assert_eq!(text.matches("ps_close();").count(), 3, "{text}");
 }
