@@ -444,8 +444,9 @@ def wrong_keys(times, kind, folder):
         node.stop()
 
 
-# Memory that a worker may still allocate. The large buffer of the load is larger; its threads and
-# messages need much less.
+# Memory that a worker may still allocate. Its threads and messages need much less. It may also get
+# the stack of a thread that has built a program, of 64 MiB, back later. The load's large buffer, of
+# 320 MiB, has no room in both together.
 SPARE_BYTES = 192 << 20
 
 
