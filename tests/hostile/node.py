@@ -1,6 +1,5 @@
 """A daemon to attack, and the resources it may hold before and after."""
 
-import contextlib
 import os
 import resource
 import shutil
@@ -164,10 +163,12 @@ class Node:
         except AssertionError:
             return f"processes left: {self.roll.left()}"
         left = [path.name for path in self.folder.iterdir() if path.name.endswith(".sock")]
-        # Other tests make such files, too, and map them a moment later, or remove them.
-        with contextlib.suppress(AssertionError):
-            wait_for(lambda: not left_memory(self.shm), "")
-        left += left_memory(self.shm)
+        # Other tests make such files, too, and map them a moment later, or remove them. So what is
+        # there after the wait may be another test's again.
+        try:
+            wait_for(lambda: not left_memory(self.shm), lambda: left_memory(self.shm))
+        except AssertionError as late:
+            left += late.args[0]
         return f"files left: {left}" if left else None
 
     def __enter__(self):

@@ -8,7 +8,7 @@
 --beside  with --repeat: every second time, LOAD endless loops run beside the tests
 --list    lists the stages of the lane
 
-Five stages run at a time in the lane `test`, and one stage in the lane `perf`. The results of a
+Four stages run at a time in the lane `test`, and one stage in the lane `perf`. The results of a
 whole run are also in target/proof.json: of which commit they are, and the times of each stage. CPU
 time is that of processes for which another process of the stage has waited.
 """
