@@ -266,6 +266,7 @@ impl Run {
         command.env("POCL_CACHE_DIR", scratch("pocl"));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         let ended = go(command, run_max());
+        program::await_root(&self.folder);
         for rank in 0..self.ranks {
             program::forget_pid(&self.folder, rank);
         }

@@ -109,6 +109,14 @@ fn pid(folder: &Path, rank: Rank) -> i32 {
     text.trim().parse().expect("a number")
 }
 
+/// Waits until the root has ended, if it has begun. A launcher that may not end with a rank may end
+/// before the root does.
+pub fn await_root(folder: &Path) {
+    let Ok(text) = std::fs::read_to_string(folder.join("pid.0")) else { return };
+    let process = Path::new("/proc").join(text.trim());
+    penstock_trial::wait_for("the end of the root", || !process.exists());
+}
+
 /// Removes the number, which another process may have later.
 pub fn forget_pid(folder: &Path, rank: Rank) {
     _ = std::fs::remove_file(folder.join(format!("pid.{rank}")));
