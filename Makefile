@@ -53,11 +53,11 @@ cuda: rust ## libcudart.so.12 and .13, libcuda.so.1 and what programs with a sta
 # And for CUDA programs, the library that lets them pass device memory to this MPI.
 shims: $(foreach mpi,openmpi mpich,$(if $(shell command -v mpicc.$(mpi)),$(BIN)/libwtr_mpi_$(mpi).so $(BIN)/cuda/libpenstock_mpi_$(mpi).so))
 
-$(BIN)/libwtr_mpi_%.so: crates/water/shim/wtr_mpi.c $(wildcard crates/water/shim/*.h)
+$(BIN)/libwtr_mpi_%.so: crates/faces/water/shim/wtr_mpi.c $(wildcard crates/faces/water/shim/*.h)
 	@mkdir -p $(@D)
 	@mpicc.$* -std=c11 -D_GNU_SOURCE -Wall -Wextra -O2 -shared -fPIC -o $@ $<
 
-$(BIN)/cuda/libpenstock_mpi_%.so: $(wildcard crates/cuda/mpi/*.[ch])
+$(BIN)/cuda/libpenstock_mpi_%.so: $(wildcard crates/faces/cuda/mpi/*.[ch])
 	@mkdir -p $(@D)
 	@mpicc.$* -std=c11 -D_GNU_SOURCE -Wall -Wextra -O2 -shared -fPIC -fvisibility=hidden -o $@ $(filter %.c,$^) -ldl -lpthread
 
@@ -75,9 +75,9 @@ $(PROGRAMS)/limits: bench/limits.c
 	@mkdir -p $(@D)
 	@$(CC) $(CC_FLAGS) -o $@ $(filter %.c,$^) -lpthread
 
-$(PROGRAMS)/wtrbench: bench/wtrbench.c $(wildcard crates/water/include/*.h)
+$(PROGRAMS)/wtrbench: bench/wtrbench.c $(wildcard crates/faces/water/include/*.h)
 	@mkdir -p $(@D)
-	@$(CC) $(CC_FLAGS) -Icrates/water/include -o $@ $< -L$(BIN) -lwater -lOpenCL -Wl,-rpath,$(BIN)
+	@$(CC) $(CC_FLAGS) -Icrates/faces/water/include -o $@ $< -L$(BIN) -lwater -lOpenCL -Wl,-rpath,$(BIN)
 
 $(PROGRAMS)/penstock-bench: bench/run.py
 	@mkdir -p $(@D)
@@ -183,9 +183,9 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	install -m 755 $(PROGRAMS)/matmul $(PROGRAMS)/clbench $(PROGRAMS)/limits $(PROGRAMS)/penstock-bench $(DESTDIR)$(PREFIX)/lib/penstock
 	install -m 644 $(BIN)/libwater.so $(BIN)/libpenstock_energy.so $(DESTDIR)$(PREFIX)/lib
 	for shim in $(BIN)/libwtr_mpi_*.so; do [ ! -e $$shim ] || install -m 644 $$shim $(DESTDIR)$(PREFIX)/lib/penstock; done
-	install -m 644 crates/water/include/wtr.h crates/water/include/wtr_ext.h crates/energy/include/penstock_energy.h crates/ggas/include/ggas.h include/penstock_cuda.h $(DESTDIR)$(PREFIX)/include
+	install -m 644 crates/faces/water/include/wtr.h crates/faces/water/include/wtr_ext.h crates/tools/energy/include/penstock_energy.h crates/pool/ggas/include/ggas.h include/penstock_cuda.h $(DESTDIR)$(PREFIX)/include
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
-	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/water/libwater.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/libwater.pc
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/faces/water/libwater.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/libwater.pc
 	install -d $(DESTDIR)$(PREFIX)/lib/penstock/vendors
 	echo $(abspath $(PREFIX))/lib/penstock/libpenstock_opencl.so >$(DESTDIR)$(PREFIX)/lib/penstock/vendors/penstock.icd
 	for header in include/CL/*.h; do [ ! -e $$header ] || install -m 644 $$header $(DESTDIR)$(PREFIX)/include/CL; done

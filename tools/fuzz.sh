@@ -32,9 +32,9 @@ fill_corpus() {
     # The target makes control characters of exclamation marks.
     printf 'motd\n!penstock-bridge! 1 user=5 release=0.1.0 direct=4567 at=::1 key=%s once=%064d\n' \
         ed25519:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA 7 >"$1/greetings/direct"
-    cp crates/doctor/tests/trees/*.tree "$1/trees"
-    cp crates/ptx/tests/ptx/*.ptx "$1/ptx"
-    cp crates/ptx/tests/ptx/*.fatbin "$1/fatbins"
+    cp crates/tools/doctor/tests/trees/*.tree "$1/trees"
+    cp crates/base/ptx/tests/ptx/*.ptx "$1/ptx"
+    cp crates/base/ptx/tests/ptx/*.fatbin "$1/fatbins"
 }
 
 prepare_long() {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Generates crates/cl-sys/src/generated.rs from the OpenCL headers.
+# Generates crates/base/cl-sys/src/generated.rs from the OpenCL headers.
 #
 # Needs opencl-headers (tried with Debian's 3.0~2023.02.06), libclang, bindgen (`cargo install
 # bindgen-cli`; tried with 0.73.2), rustfmt and perl.
@@ -8,7 +8,7 @@
 # than /usr/include.
 set -eu
 cd "$(dirname "$0")/.."
-out=${1:-crates/cl-sys/src/generated.rs}
+out=${1:-crates/base/cl-sys/src/generated.rs}
 bindgen=${BINDGEN:-bindgen}
 headers=${CL_HEADERS:-/usr/include}
 work=$(mktemp -d)

@@ -27,7 +27,8 @@ POOL_PIDS=()
 POOL_ENV=()
 POOL_DIR=
 
-# is_required NEED: whether a test fails that lacks NEED. crates/trial/src/skip.rs lists the needs.
+# is_required NEED: whether a test fails that lacks NEED. The needs are in
+# crates/base/trial/src/skip.rs.
 is_required() { case ,${PENSTOCK_TEST_REQUIRE:-}, in *,$1,*) true ;; *) false ;; esac; }
 
 patience() { awk "BEGIN { printf \"%d\", 60 * ${PENSTOCK_TEST_SLOWNESS:-1} * ${1:-1} }"; }

@@ -1,8 +1,8 @@
 # The two applications: `make -f applications.mk` here needs a C compiler, and libwater.so and libpenstock_energy.so in LIBRARIES.
 OUT ?= .
 LIBRARIES ?= ../../target/release
-WATER_INCLUDE ?= ../../crates/water/include
-ENERGY_INCLUDE ?= ../../crates/energy/include
+WATER_INCLUDE ?= ../../crates/faces/water/include
+ENERGY_INCLUDE ?= ../../crates/tools/energy/include
 CFLAGS ?= -O2 -g
 # Where the programs look for the libraries: beside them, as `make install` puts them, and where `make build` leaves them.
 RPATH ?= $$ORIGIN:$$ORIGIN/../release

@@ -38,7 +38,7 @@ fi
 ptx=${HEAP_PTX:-$out/heap_kernels.ptx}
 if [ -z "${HEAP_PTX:-}" ]; then
     # PTX of version 7.0, for drivers since CUDA 11. The module uses nothing newer.
-    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" -o "$ptx" "$here/heap_kernels.cu" || exit 1
+    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/pool/ggas/include" -o "$ptx" "$here/heap_kernels.cu" || exit 1
     sed -i 's/^\.version .*/.version 7.0/' "$ptx"
 fi
 "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/native" "$here/native.c" -ldl &&

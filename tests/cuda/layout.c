@@ -1,5 +1,5 @@
-/* Compares the layout of structures in crates/cuda-sys with the headers of a version of CUDA. This
- * file is compiled and never run. */
+/* Compares the layout of structures in crates/base/cuda-sys with the headers of a version of CUDA.
+ * This file is compiled and never run. */
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 

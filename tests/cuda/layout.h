@@ -1,4 +1,4 @@
-/* Made by `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test layout` from crates/cuda-sys; do not edit. */
+/* Made by `PENSTOCK_WRITE_DOCS=1 cargo test -p penstock-cudart --test layout` from crates/base/cuda-sys; do not edit. */
 SIZE(dim3, 12)
 FIELD(dim3, x, 0)
 FIELD(dim3, y, 4)

@@ -63,7 +63,7 @@ count=0
 [ -z "$heaps" ] || count=$((count + ${#heap_cases[@]}))
 [ -z "$others" ] || count=$((count + 4 + ${#names[@]}))
 tally_plan native $count
-"${CC:-cc}" -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/device/tests/cuda_standin.c" -lpthread &&
+"${CC:-cc}" -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/node/device/tests/cuda_standin.c" -lpthread &&
     "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
 
 trap pool_stop EXIT
@@ -97,7 +97,7 @@ heap_tests() {
         return
     fi
     tally_begin cuda/heaps
-    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" -o "$ptx" "$here/heap_kernels.cu" &&
+    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/pool/ggas/include" -o "$ptx" "$here/heap_kernels.cu" &&
         "${CC:-cc}" -std=gnu17 -O1 -Wall -Wextra "-I$toolkit/include" "-I$POOL_ROOT/include" -o "$program" "$here/native_heaps.c" \
             "-L$libraries" -l:libcuda.so.1 -ldl || { report FAIL "they do not build"; return; }
     POOL_SERVE_ENV=("POCL_DEVICES=pthread" "PENSTOCK_LIBCUDA=$out/tests/standin.so")

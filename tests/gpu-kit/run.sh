@@ -34,7 +34,7 @@ mkdir -p "$work"/{k,driver,root,chain,standin,vendors,none}
 tar -C "$work/k" -xf "$archive" || exit 1
 kit=$work/k/gpu-kit
 gcc -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(2048ull << 20)" -o "$work/driver/libcuda.so.1" \
-    "$root/crates/device/tests/cuda_standin.c" -lpthread || exit 1
+    "$root/crates/node/device/tests/cuda_standin.c" -lpthread || exit 1
 
 # The root: Debian's, or this host's loader, C libraries, shell and Python.
 if command -v mmdebstrap >/dev/null && [ -n "${KIT_DEBIAN:-}" ]; then

@@ -4,11 +4,11 @@
 #   tests/model/planted.sh [--seconds N] [--shrink-seconds N] [--no-build] [NAME...]
 #
 # Builds Penstock with planted defects and delays in target/planted, and runs random programs on a
-# pool for each defect. NAME is a defect of crates/trial/src/defect.rs or a rule of
-# crates/coherence/src/rules.rs (default: the table below); NAME:KIND waits for a finding of this
-# kind, such as wrong-bytes or hang. --seconds limits the search for each (600). Prints a table for
-# docs/notes/checker.md. A program with a finding must be right without the defect; otherwise it is
-# kept in target/model, and the search goes on. Exits with 1 if a defect was not found.
+# pool for each defect. NAME is a defect of crates/base/trial/src/defect.rs or a rule of
+# crates/pool/coherence/src/rules.rs (default: the table below); NAME:KIND waits for a finding of
+# this kind, such as wrong-bytes or hang. --seconds limits the search for each (600). Prints a table
+# for docs/notes/checker.md. A program with a finding must be right without the defect; otherwise it
+# is kept in target/model, and the search goes on. Exits with 1 if a defect was not found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -95,9 +95,10 @@ export PENSTOCK_BIN=${PENSTOCK_BIN:-$target/quick}
 
 # Prints what goes wrong with a defect of this name.
 about() {
-    sed -n "s/^    [A-Za-z]* \"$1\" \"\(.*\)\",\$/\1/p" "$root/crates/trial/src/defect.rs"
+    sed -n "s/^    [A-Za-z]* \"$1\" \"\(.*\)\",\$/\1/p" "$root/crates/base/trial/src/defect.rs"
     awk -v name="$1" '/^ *\/\/\/ / {sub(/^ *\/\/\/ /, ""); doc = doc (doc ? " " : "") $0; next}
-        $1 == name "," {print "Not applied: " doc} {doc = ""}' "$root/crates/coherence/src/rules.rs"
+        $1 == name "," {print "Not applied: " doc} {doc = ""}' \
+        "$root/crates/pool/coherence/src/rules.rs"
 }
 
 # Prints the first value of a key in a summary.

@@ -24,7 +24,7 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")).resolve()
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release")).resolve()
 PROGRAMS = Path(os.environ.get("PENSTOCK_PROGRAMS", TARGET / "programs")).resolve()
 PENSTOCK = BIN / "penstock"
-# Sizes of the format, from crates/wire/src/trace.rs.
+# Sizes of the format, from crates/pool/wire/src/trace.rs.
 FILE_HEADER_BYTES = 26
 RECORD_HEADER_BYTES = 18
 FRAME_HEADER_BYTES = 16

@@ -39,7 +39,7 @@ export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 unset PENSTOCK_NODES WTR_TRANSPORT
-"${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/heaps" "$here/heaps.c" \
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/faces/water/include" -o "$out/heaps" "$here/heaps.c" \
     -L"$PENSTOCK_BIN" -lwater -lpthread || exit 1
 make -s -f applications.mk -C "$here/../../examples/ggas" OUT="$out" LIBRARIES="$PENSTOCK_BIN" || exit 1
 cd "$out" || exit 1

@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 libwater=$(cd "${1:?the folder of libwater.so}" && pwd)
-include=$PWD/../../crates/water/include
+include=$PWD/../../crates/faces/water/include
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 export LD_LIBRARY_PATH=$libwater${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}

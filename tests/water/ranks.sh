@@ -31,7 +31,7 @@ export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # Ranks that wait leave the processor to the workers, of which the library does not know.
 export OMPI_MCA_mpi_yield_when_idle=1
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 WTR_DCR=$dcr POCL_DEVICES=pthread
-"${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/listing1" "$here/listing1.c" \
+"${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/faces/water/include" -o "$out/listing1" "$here/listing1.c" \
     -L"$PENSTOCK_BIN" -lwater || exit 1
 cp "$here/kernel.cl" "$out"
 make -s -C "$here/../../examples/libwater" water OUT="$out" LIBWATER="$PENSTOCK_BIN" || exit 1

@@ -40,7 +40,7 @@ trap finish EXIT
 export LD_LIBRARY_PATH=$PENSTOCK_BIN${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 compile() {
-    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/water/include" -o "$out/$1" "$here/$1.c" \
+    "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Wall -Wextra -Werror -O1 -g -I"$here/../../crates/faces/water/include" -o "$out/$1" "$here/$1.c" \
         -L"$PENSTOCK_BIN" -lwater
 }
 compile listing1 && compile nodes || exit 1

@@ -34,7 +34,7 @@ cuda_programs() {
     gcc -std=gnu17 -O1 -w -o "$programs/cuda/native" "$tests/native.c" -ldl
     gcc -std=gnu17 -O1 "-I$toolkit/include" "-I$POOL_ROOT/include" "$tests/native_heaps.c" \
         -o "$programs/cuda/native_heaps" "-L$libraries" -l:libcuda.so.1 -ldl
-    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/ggas/include" \
+    "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/pool/ggas/include" \
         -o "$programs/heap.ptx" "$POOL_ROOT/tests/cuda/heap_kernels.cu"
     # The module uses nothing newer, and older drivers read it.
     sed -i 's/^\.version .*/.version 7.0/' "$programs/heap.ptx"

@@ -84,23 +84,25 @@ class Tree:
 
     def sources(self):
         """Returns the Rust files of the crates that are not only for tests."""
-        names = [name for name in self.rust() if re.match(r"crates/[^/]+/src/", name)]
+        names = [name for name in self.rust() if re.match(r"crates/[^/]+/[^/]+/src/", name)]
         tests = {module for name in names for module in test_modules(name, self.code(name))}
         folders = tuple(module[:-3] + "/" for module in tests)
         return [name for name in names if name not in tests and not name.startswith(folders)]
 
     def crates(self):
-        return sorted({name.split("/")[1] for name in self.files if name.startswith("crates/")})
+        """Returns the folder of each crate, such as `crates/pool/wire`, by the crate's name."""
+        found = (re.match(r"(crates/[^/]+/([^/]+))/", name) for name in self.files)
+        return {crate[2]: crate[1] for crate in found if crate}
 
 
 def arrows(tree):
     """A crate depends only on crates of lower floors."""
     floors = tree.policy["floors"]
-    for crate in tree.crates():
+    for crate, folder in tree.crates().items():
         if crate not in floors:
-            yield Finding("arrows", crate, 1, f"crates/{crate} has no floor in policy.toml")
+            yield Finding("arrows", crate, 1, f"{folder} has no floor in policy.toml")
             continue
-        manifest = tomllib.loads(tree.text(f"crates/{crate}/Cargo.toml"))
+        manifest = tomllib.loads(tree.text(f"{folder}/Cargo.toml"))
         for name in manifest.get("dependencies", {}):
             other = name.removeprefix("penstock-")
             if other != name and floors.get(other, floors[crate]) >= floors[crate]:
@@ -111,12 +113,12 @@ def arrows(tree):
 def import_circles(tree):
     """No more than a few files of a crate import each other in a circle."""
     limit = tree.policy["limits"]["circle_files"]
-    for name in tree.crates():
-        for group in circles(Crate.of(tree, name).imports()):
+    for name, folder in tree.crates().items():
+        for group in circles(Crate.of(tree, folder).imports()):
             if len(group) > limit:
                 modules = ", ".join("::".join(module) or "lib" for module in sorted(group))
                 place = f"{name}: " + ("::".join(min(group)) or "lib")
-                text = f"{len(group)} files of crates/{name} import each other: {modules}"
+                text = f"{len(group)} files of {folder} import each other: {modules}"
                 yield Finding("circles", place, len(group), text)
 
 
@@ -181,9 +183,10 @@ def unsafe_places(tree):
     """`unsafe` stands only in the folders and files that policy.toml names."""
     allowed = tree.policy["unsafe"]["places"]
     for name in tree.rust():
-        crate, _, rest = name.removeprefix("crates/").partition("/")
-        if not name.startswith("crates/") or not rest.startswith("src/"):
+        found = re.match(r"crates/[^/]+/([^/]+)/(src/.*)", name)
+        if not found:
             continue
+        crate, rest = found.groups()
         code = re.sub(r"\bunsafe_\w+|\w+_unsafe\w*", "", tree.code(name))
         count = len(re.findall(r"\bunsafe\b", code))
         if count and not any(rest.startswith(f"src/{place}") for place in allowed.get(crate, [])):
@@ -212,7 +215,7 @@ def no_judged_times(tree):
     Tests whose names begin with `perf_` do, and run alone."""
     sources = set(tree.sources())
     for name in tree.rust():
-        if not name.startswith("crates/") or name.startswith("crates/trial/"):
+        if not name.startswith("crates/") or name.startswith("crates/base/trial/"):
             continue
         code = tree.code(name)
         tests = only_tests(code) if name in sources else code
@@ -279,7 +282,7 @@ def small_tuples(tree):
 def no_indexing(tree):
     """The crates that decode bytes of a peer refuse indexing, which panics on a wrong length."""
     for crate in tree.policy["decoders"]["crates"]:
-        name = f"crates/{crate}/src/lib.rs"
+        name = f"{tree.crates()[crate]}/src/lib.rs"
         if not re.search(r"deny\([^)]*clippy::indexing_slicing", tree.text(name)):
             text = f"{name} does not deny clippy::indexing_slicing"
             yield Finding("indexing", name, 1, text)

@@ -88,15 +88,15 @@ test_with() {
 # Makes five files that import each other in a circle.
 circle() {
     local files=(a b c d e a) at
-    mkdir -p crates/dql/src/planted
+    mkdir -p crates/pool/dql/src/planted
     for at in 0 1 2 3 4; do
-        echo "use super::${files[at + 1]}::X;" >"crates/dql/src/planted/${files[at]}.rs"
+        echo "use super::${files[at + 1]}::X;" >"crates/pool/dql/src/planted/${files[at]}.rs"
     done
     policy circles
 }
 
 renew
-dql=crates/dql/src
+dql=crates/pool/dql/src
 unsafe='pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }'
 format=(tools/format.sh --check)
 fails format-rust 'planted' $dql/lib.rs 'pub  fn planted( ) { }' "${format[@]}"
@@ -107,9 +107,10 @@ fails clippy 'casting `usize` to `u8`' \
     $dql/lib.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes.len() as u8 }' clippy penstock-dql
 fails unsafe-forbidden 'usage of an `unsafe` block' $dql/lib.rs "$unsafe" clippy penstock-dql
 fails unsafe-undocumented 'missing a safety comment' \
-    crates/process/src/lib.rs "$unsafe" clippy penstock-process
+    crates/base/process/src/lib.rs "$unsafe" clippy penstock-process
 fails indexing-clippy 'indexing may panic' \
-    crates/wire/src/args.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes[0] }' clippy penstock-wire
+    crates/pool/wire/src/args.rs 'pub fn planted(bytes: &[u8]) -> u8 { bytes[0] }' \
+    clippy penstock-wire
 fails -e oldest-rust-clippy 'current MSRV .* is `1.85' \
     Cargo.toml 's/^rust-version = .*/rust-version = "1.85"/' clippy penstock-wire
 fails -e oldest-rust 'wants Rust 1.999 at least' \
@@ -119,12 +120,12 @@ pub fn planted() {}' doc penstock-dql
 # The word is put together here, because this file is checked, too.
 fails spelling 'should be `receive' README.md "The worker $(printf 'rec%sves' ie) it." \
     .venv/bin/typos --config typos.toml --format brief
-fails -e arrows 'arrows: dql depends on client' crates/dql/Cargo.toml \
+fails -e arrows 'arrows: dql depends on client' crates/pool/dql/Cargo.toml \
     's/^\[lints\]/[dependencies.penstock-client]\nworkspace = true\n\n[lints]/' policy arrows
-fails unsafe-place 'unsafe: crates/dql' $dql/planted.rs "$unsafe" policy unsafe
-fails -e indexing 'crates/wire/src/lib.rs does not deny' \
-    crates/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' without_list indexing
-fails times 'times: crates/dql/tests/planted.rs' crates/dql/tests/planted.rs \
+fails unsafe-place 'unsafe: crates/pool/dql' $dql/planted.rs "$unsafe" policy unsafe
+fails -e indexing 'crates/pool/wire/src/lib.rs does not deny' \
+    crates/pool/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' without_list indexing
+fails times 'times: crates/pool/dql/tests/planted.rs' crates/pool/dql/tests/planted.rs \
     'fn f() { assert!(began.elapsed() < LIMIT); }' policy times
 fails file-lines 'file-lines: tools/planted.py' \
     tools/planted.py "$(printf 'x = 1\n%.0s' {1..601})" policy file-lines
@@ -135,29 +136,29 @@ fails width 'width: tools/planted.py' \
 fails -e dependencies-banned 'is banned' \
     tools/policy/policy.toml 's/^banned = \[/&"serde", /' policy dependencies
 fails -e dependencies-licence 'licence' tools/policy/policy.toml 's/"ISC", //' policy dependencies
-fails circles 'circles: 5 files of crates/dql' \
+fails circles 'circles: 5 files of crates/pool/dql' \
     $dql/planted.rs 'mod a; mod b; mod c; mod d; mod e;' circle
-fails repetition 'stand again in crates/dql/src/planted.rs' $dql/planted.rs \
+fails repetition 'stand again in crates/pool/dql/src/planted.rs' $dql/planted.rs \
     "$(for name in a b; do echo "fn $name() {"; printf 'f%s();\n' {1..6}; echo '}'; done)" \
     policy repetition
 fails repetition-explained 'these files do not repeat lines' tools/policy/policy.toml \
-    '[repetition-explained."crates/dql/src/lib.rs = crates/dql/src/planted.rs"]
+    '[repetition-explained."crates/pool/dql/src/lib.rs = crates/pool/dql/src/planted.rs"]
 lines = 6' policy repetition
-fails tuples 'tuples: crates/dql/src/planted.rs:1: planted' $dql/planted.rs \
+fails tuples 'tuples: crates/pool/dql/src/planted.rs:1: planted' $dql/planted.rs \
     'fn planted(it: (u8, u8, u8)) {}' policy tuples
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \
     '0,/pub fn parse.*/s//&\n        assert!(!text.starts_with("PLAN"), "planted");/' \
     tools/fuzz.sh --short 10 queries
 skip='skip(Need::Graphviz, "it is planted");'
 fails -e skip-counted 'skipped: skip::tests::planted: it is planted' \
-    crates/trial/src/skip.rs "$(test_with "$skip")" tests penstock-trial skips
+    crates/base/trial/src/skip.rs "$(test_with "$skip")" tests penstock-trial skips
 fails -e skip-required 'names graphviz, and it is missing' \
-    crates/trial/src/skip.rs "$(test_with "$skip")" \
+    crates/base/trial/src/skip.rs "$(test_with "$skip")" \
     env PENSTOCK_TEST_REQUIRE=graphviz bash -c "$(declare -f tests); tests penstock-trial"
 fails -e skip-in-no-test 'not in the thread of a test' \
-    crates/trial/src/skip.rs "$(test_with "thread::spawn(|| { $skip }).join().unwrap();")" \
+    crates/base/trial/src/skip.rs "$(test_with "thread::spawn(|| { $skip }).join().unwrap();")" \
     tests penstock-trial
 fails -e test-that-fails 'planted.*FAILED' \
-    crates/trial/src/skip.rs "$(test_with 'panic!();')" tests penstock-trial
+    crates/base/trial/src/skip.rs "$(test_with 'panic!();')" tests penstock-trial
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -218,9 +218,9 @@ class Crate:
     files: dict = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tree, name):
-        """Returns the crate of this name in a working tree."""
-        crate, source = cls(), f"crates/{name}/src/"
+    def of(cls, tree, folder):
+        """Returns the crate in this folder of a working tree."""
+        crate, source = cls(), f"{folder}/src/"
         for file in tree.rust():
             parts = PurePath(file.removeprefix(source)).with_suffix("").parts
             if not file.startswith(source) or "bin" in parts or "tests" in parts:

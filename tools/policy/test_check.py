@@ -33,27 +33,32 @@ twice = ["old"]
 """
 PACKAGE = {"name": "good", "version": "1", "license": "(MIT OR GPL-2.0) AND ISC", "source": "home"}
 CLEAN = {
-    "crates/low/Cargo.toml": '[package]\nname = "penstock-low"\n',
-    "crates/low/src/lib.rs": "#![deny(clippy::indexing_slicing)]\nmod a;\nmod b;\nmod c;\nmod sys;\n",
-    "crates/low/src/a.rs": "pub struct A;\n",
-    "crates/low/src/b.rs": "use crate::a::A;\n// unsafe\npub struct B(A);\n",
-    "crates/low/src/c.rs": "use super::{a::A, b::B};\nfn f(_: A, _: B) {}\n",
-    "crates/low/src/sys.rs": "fn f() { unsafe { g() } }\n",
-    "crates/high/Cargo.toml": '[dependencies]\npenstock-low = "1"\n',
-    "crates/high/src/lib.rs": "",
+    "crates/room/low/Cargo.toml": '[package]\nname = "penstock-low"\n',
+    "crates/room/low/src/lib.rs": "#![deny(clippy::indexing_slicing)]\n"
+    "mod a;\nmod b;\nmod c;\nmod sys;\n",
+    "crates/room/low/src/a.rs": "pub struct A;\n",
+    "crates/room/low/src/b.rs": "use crate::a::A;\n// unsafe\npub struct B(A);\n",
+    "crates/room/low/src/c.rs": "use super::{a::A, b::B};\nfn f(_: A, _: B) {}\n",
+    "crates/room/low/src/sys.rs": "fn f() { unsafe { g() } }\n",
+    "crates/room/high/Cargo.toml": '[dependencies]\npenstock-low = "1"\n',
+    "crates/room/high/src/lib.rs": "",
 }
 # What is planted: the rule, the file, and its text.
 PLANTED = [
-    ("arrows", "crates/low/Cargo.toml", '[dependencies]\npenstock-high = "1"\n'),
-    ("circles", "crates/low/src/a.rs", "use super::c;\npub struct A;\n"),
+    ("arrows", "crates/room/low/Cargo.toml", '[dependencies]\npenstock-high = "1"\n'),
+    ("circles", "crates/room/low/src/a.rs", "use super::c;\npub struct A;\n"),
     ("file-lines", "tool.py", "\n" * 21),
-    ("function-lines", "crates/low/src/sys.rs", "fn f() {\n" + "\n" * 5 + "}\n"),
+    ("function-lines", "crates/room/low/src/sys.rs", "fn f() {\n" + "\n" * 5 + "}\n"),
     ("width", "README.md", "word " * 13 + "\n"),
-    ("unsafe", "crates/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
-    ("skips", "crates/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
-    ("times", "crates/low/tests/all.rs", 'fn f() { assert!(began.elapsed() < LIMIT, "late") }\n'),
-    ("indexing", "crates/low/src/lib.rs", "mod a;\n"),
-    ("tuples", "crates/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
+    ("unsafe", "crates/room/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
+    ("skips", "crates/room/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
+    (
+        "times",
+        "crates/room/low/tests/all.rs",
+        'fn f() { assert!(began.elapsed() < LIMIT, "late") }\n',
+    ),
+    ("indexing", "crates/room/low/src/lib.rs", "mod a;\n"),
+    ("tuples", "crates/room/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
 ]
 
 
@@ -115,11 +120,11 @@ def test_a_planted_violation_is_found(tree, rule, name, text):
 def test_a_judged_time_is_found(tree, text, is_wrong):
     write(
         tree,
-        "crates/low/src/b.rs",
+        "crates/room/low/src/b.rs",
         f"use crate::a::A;\n#[cfg(test)]\nmod tests {{ fn f() {{ {text} }} }}\n",
     )
     assert ("times: " in check(tree).stdout) == is_wrong
-    write(tree, "crates/low/src/b.rs", f"use crate::a::A;\nfn f() {{ {text} }}\n")
+    write(tree, "crates/room/low/src/b.rs", f"use crate::a::A;\nfn f() {{ {text} }}\n")
     assert "times: " not in check(tree).stdout
 
 
@@ -175,11 +180,12 @@ def test_the_places_of_a_new_rule_are_adopted_once(tree):
 
 
 def test_a_path_through_a_child_module_is_an_import(tree):
-    write(tree, "crates/low/src/a.rs", "mod x;\nmod y;\npub use x::X;\npub use y::{Y, Z};\n")
-    write(tree, "crates/low/src/a/x.rs", "use super::Y;\npub struct X;\n")
-    write(tree, "crates/low/src/a/y.rs", "use super::super::a::X;\npub struct Y;\npub struct Z;\n")
+    write(tree, "crates/room/low/src/a.rs", "mod x;\nmod y;\npub use x::X;\npub use y::{Y, Z};\n")
+    write(tree, "crates/room/low/src/a/x.rs", "use super::Y;\npub struct X;\n")
+    text = "use super::super::a::X;\npub struct Y;\npub struct Z;\n"
+    write(tree, "crates/room/low/src/a/y.rs", text)
     result = check(tree)
-    assert "3 files of crates/low import each other: a, a::x, a::y" in result.stdout
+    assert "3 files of crates/room/low import each other: a, a::x, a::y" in result.stdout
 
 
 STEPS = "one(&two);\nthree(4); // five\n\nsix.seven();\n"
@@ -198,33 +204,33 @@ STEPS = "one(&two);\nthree(4); // five\n\nsix.seven();\n"
 )
 def test_repeated_lines_are_found(tree, text, is_found):
     header = "use a;\nuse b;\nuse c;\nfn y(\n a: u8,\n b: u8,\n c: u8,\n) {\n"
-    write(tree, "crates/low/src/d.rs", f"{header}{STEPS}}}\n")
-    write(tree, "crates/low/src/e.rs", text)
+    write(tree, "crates/room/low/src/d.rs", f"{header}{STEPS}}}\n")
+    write(tree, "crates/room/low/src/e.rs", text)
     result = check(tree, "--rule", "repetition")
     assert result.returncode == is_found, result.stdout
 
 
 def test_lines_that_repeat_in_one_file_are_found(tree):
-    write(tree, "crates/low/src/d.rs", f"fn f() {{\n{STEPS * 2}}}\n")
+    write(tree, "crates/room/low/src/d.rs", f"fn f() {{\n{STEPS * 2}}}\n")
     result = check(tree, "--rule", "repetition")
-    assert "3 lines of crates/low/src/d.rs stand again" in result.stdout
-    write(tree, "crates/low/src/d.rs", "fn f() {\n" + "one();\n" * 5 + "}\n")
+    assert "3 lines of crates/room/low/src/d.rs stand again" in result.stdout
+    write(tree, "crates/room/low/src/d.rs", "fn f() {\n" + "one();\n" * 5 + "}\n")
     assert check(tree, "--rule", "repetition").returncode == 0
 
 
 def test_an_explained_repetition_passes_while_it_has_the_same_number_of_lines(tree):
-    pair = "crates/low/src/d.rs = crates/low/src/e.rs"
+    pair = "crates/room/low/src/d.rs = crates/room/low/src/e.rs"
     why = f'[repetition-explained]\n"{pair}" = {{ lines = 3, why = "A reason." }}\n'
     write(tree, "tools/policy/policy.toml", POLICY + why)
-    write(tree, "crates/low/src/d.rs", f"fn f() {{\n{STEPS}eight();\n}}\n")
-    write(tree, "crates/low/src/e.rs", f"fn g() {{\n{STEPS}}}\n")
+    write(tree, "crates/room/low/src/d.rs", f"fn f() {{\n{STEPS}eight();\n}}\n")
+    write(tree, "crates/room/low/src/e.rs", f"fn g() {{\n{STEPS}}}\n")
     result = check(tree, "--rule", "repetition")
     assert result.returncode == 0, result.stdout
-    write(tree, "crates/low/src/e.rs", f"fn g() {{\n{STEPS}eight();\n}}\n")
+    write(tree, "crates/room/low/src/e.rs", f"fn g() {{\n{STEPS}eight();\n}}\n")
     result = check(tree, "--rule", "repetition")
-    assert "4 lines of crates/low/src/d.rs stand again" in result.stdout
+    assert "4 lines of crates/room/low/src/d.rs stand again" in result.stdout
     assert "policy.toml explains 3" in result.stdout
-    write(tree, "crates/low/src/e.rs", "fn g() {}\n")
+    write(tree, "crates/room/low/src/e.rs", "fn g() {}\n")
     result = check(tree, "--rule", "repetition")
     assert result.returncode == 1 and "do not repeat lines" in result.stdout
 
@@ -248,14 +254,14 @@ def test_an_explained_repetition_passes_while_it_has_the_same_number_of_lines(tr
     ],
 )
 def test_large_tuples_are_found(tree, text, is_found):
-    write(tree, "crates/low/src/d.rs", text)
+    write(tree, "crates/room/low/src/d.rs", text)
     result = check(tree, "--rule", "tuples")
     assert result.returncode == is_found, result.stdout
 
 
 def test_tuples_of_tests_are_left_alone(tree):
-    write(tree, "crates/low/src/a.rs", "#[cfg(test)]\nmod tests;\npub struct A;\n")
-    write(tree, "crates/low/src/a/tests.rs", "fn f(a: (A, B, C)) {}\n")
+    write(tree, "crates/room/low/src/a.rs", "#[cfg(test)]\nmod tests;\npub struct A;\n")
+    write(tree, "crates/room/low/src/a/tests.rs", "fn f(a: (A, B, C)) {}\n")
     assert check(tree, "--rule", "tuples").returncode == 0
 
 
@@ -286,7 +292,7 @@ def test_code_in_documents_may_not_be_wide(tree):
     ids=["string", "nested comment", "test module", "lifetime and raw string"],
 )
 def test_comments_literals_and_test_modules_are_no_code(tree, text):
-    write(tree, "crates/low/src/a.rs", text + "pub struct A;\n")
+    write(tree, "crates/room/low/src/a.rs", text + "pub struct A;\n")
     result = check(tree)
     assert result.returncode == 0, result.stdout
 
@@ -309,11 +315,11 @@ mod more;
 const A: [u8; 2] = [1; 2];
 """
     files = {
-        "crates/low/src/lib.rs": text,
-        "crates/low/src/more.rs": "#[test]\nfn f() {}\n",
-        "crates/low/src/more/x.rs": "#[test]\nfn f() {}\n",
-        "crates/low/tests/all.rs": "#[test]\nfn f() {}\n",
-        "crates/cl-sys/src/generated.rs": "fn f() {}\n",
+        "crates/room/low/src/lib.rs": text,
+        "crates/room/low/src/more.rs": "#[test]\nfn f() {}\n",
+        "crates/room/low/src/more/x.rs": "#[test]\nfn f() {}\n",
+        "crates/room/low/tests/all.rs": "#[test]\nfn f() {}\n",
+        "crates/base/cl-sys/src/generated.rs": "fn f() {}\n",
     }
     counted = count.count(files)
     assert [counted["low"][at] for at in (0, 2, 3)] == [4, 1, 3]

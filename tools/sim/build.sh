@@ -16,7 +16,7 @@ shift
 static=${WTR_STATIC:-${PENSTOCK_BIN:-${CARGO_TARGET_DIR:-$top/target}/release}/libwater.a}
 command -v smpicc >/dev/null || { echo "smpicc is missing: install the Debian package libsimgrid-dev" >&2; exit 1; }
 [ -f "$static" ] || { echo "$static is missing: cargo build --release -p penstock-water" >&2; exit 1; }
-water=$top/crates/water
+water=$top/crates/faces/water
 mkdir -p "$into"
 # The linker that comes with Rust takes 0.6 s of CPU time for a program, and GNU's takes 2.5 s.
 linker=()
