@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import sys
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 Slot = POINTER(c_void_p)  # wtr_event **
@@ -107,9 +108,15 @@ class WaterError(Exception):
 _taken = HANDLER(lambda error, user: None)
 
 
+def _packaged() -> str | None:
+    """The library that the wheel has brought into this environment."""
+    path = os.path.join(sys.prefix, "lib", "libwater.so")
+    return path if os.path.exists(path) else None
+
+
 @functools.cache
 def _load() -> ctypes.CDLL:
-    path = os.environ.get("PENSTOCK_WATER_LIBRARY", "libwater.so")
+    path = os.environ.get("PENSTOCK_WATER_LIBRARY") or _packaged() or "libwater.so"
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
