@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.metadata
 import os
-import sys
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
 Slot = POINTER(c_void_p)  # wtr_event **
@@ -109,9 +109,16 @@ _taken = HANDLER(lambda error, user: None)
 
 
 def _packaged() -> str | None:
-    """The library that the wheel has brought into this environment."""
-    path = os.path.join(sys.prefix, "lib", "libwater.so")
-    return path if os.path.exists(path) else None
+    """The library of the wheel that has brought this package, if a wheel has."""
+    try:
+        files = importlib.metadata.files("penstock") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = [str(file.locate()) for file in files]
+    own = os.path.realpath(__file__)
+    if not any(os.path.realpath(path) == own for path in paths):
+        return None
+    return next((os.path.realpath(path) for path in paths if path.endswith("/libwater.so")), None)
 
 
 @functools.cache

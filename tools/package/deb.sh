@@ -11,7 +11,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../pool.sh"
 folder=$(realpath -m "${1:-$PENSTOCK_TARGET/package}")
 fail() { echo "$1" >&2; exit 1; }
+# rustup may have been installed a moment ago.
+[ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 [ -x "$PENSTOCK_BIN/penstock" ] || fail "no penstock in $PENSTOCK_BIN: run \`make build\` first"
+PENSTOCK_BIN=$(realpath "$PENSTOCK_BIN")
 command -v dh >/dev/null || fail "no debhelper: run \`tools/setup.sh package\`"
 
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$POOL_ROOT" log -1 --format=%ct)}
@@ -34,6 +37,10 @@ penstock ($version-${PENSTOCK_REVISION:-1}) unstable; urgency=medium
 
  -- Penstock's maintainers <maintainers@penstock.invalid>  $(LC_ALL=C date -u -R -d "@$epoch")
 END
+for mpi in openmpi mpich; do
+    [ -e "$PENSTOCK_BIN/libwtr_mpi_$mpi.so" ] ||
+        echo "the packages have no libraries for $mpi: this host has no mpicc.$mpi" >&2
+done
 log=$work/build.log
 profile=$(basename "$PENSTOCK_BIN")
 (
@@ -42,6 +49,7 @@ profile=$(basename "$PENSTOCK_BIN")
     export PROFILE=$profile CARGO_TARGET_DIR=$(dirname "$PENSTOCK_BIN")
     dpkg-buildpackage --build=binary --unsigned-changes --no-check-builddeps
 ) >"$log" 2>&1 || { tail -n 40 "$log" >&2; fail "the packages could not be built"; }
+rm -f "$folder"/penstock*.deb
 for package in "$work"/*.deb; do
     mv -f "$package" "$folder"
     made=$folder/$(basename "$package")

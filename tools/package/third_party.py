@@ -17,29 +17,29 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-TARGET = "x86_64-unknown-linux-gnu"
 TEXTS = ("LICEN", "COPYING", "NOTICE", "COPYRIGHT", "UNLICENSE")
-# How deep the licences of bundled C sources lie below a crate's folder: aws-lc-sys/aws-lc/LICENSE.
-DEPTH = 2
 
 
-def crates():
-    """Returns the packages of others that a default build links, without those for tests and build
-    scripts, sorted by name and version."""
-    command = "cargo metadata --format-version 1 --locked --filter-platform".split()
-    told = subprocess.run([*command, TARGET], cwd=ROOT, check=True, capture_output=True, text=True)
-    metadata = json.loads(told.stdout)
-    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
-    reached, left = set(), list(metadata["workspace_members"])
-    while left:
-        this = left.pop()
-        if this not in reached:
-            reached.add(this)
-            links = nodes[this]["deps"]
-            left += [
-                it["pkg"] for it in links if any(kind["kind"] is None for kind in it["dep_kinds"])
-            ]
-    found = [it for it in metadata["packages"] if it["id"] in reached and it["source"]]
+def printed(*command):
+    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True)
+    return done.stdout
+
+
+def linked(target):
+    """Returns the names and versions of the crates that a default build links: those for tests,
+    build scripts and macros are not among them."""
+    command = ["cargo", "tree", "--workspace", "--locked", "--target", target]
+    command += ["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]
+    found = (line.split() for line in printed(*command).splitlines() if line)
+    return {(words[0], words[1].removeprefix("v")) for words in found}
+
+
+def crates(target):
+    """Returns the linked packages of others, sorted by name and version."""
+    command = "cargo metadata --format-version 1 --locked --filter-platform"
+    packages = json.loads(printed(*command.split(), target))["packages"]
+    wanted = linked(target)
+    found = [it for it in packages if it["source"] and (it["name"], it["version"]) in wanted]
     return sorted(found, key=lambda it: (it["name"], it["version"]))
 
 
@@ -47,13 +47,14 @@ def texts(folder):
     """Returns the paths of the licence texts that a crate brings, relative to its folder."""
     found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     return sorted(
-        path for path in found if len(path.parts) <= DEPTH and path.name.upper().startswith(TEXTS)
+        path for path in found if path.name.upper().startswith(TEXTS) and path.suffix != ".rs"
     )
 
 
 def licences(packages):
     """Yields the lines of third-party.txt. A text that several crates bring stands once."""
-    yield f"Penstock's programs and libraries contain {len(packages)} crates of others."
+    yield f"Penstock's programs and libraries contain {len(packages)} crates of others, and Rust's"
+    yield "standard library, which is under MIT or Apache-2.0: https://github.com/rust-lang/rust"
     seen = {}
     for it in packages:
         yield f"\n{'=' * 80}\n{it['name']} {it['version']}: {it['license']}"
@@ -100,7 +101,7 @@ def main():
     )
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    packages = crates()
+    packages = crates(printed("rustc", "--print", "host-tuple").strip())
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "third-party.txt").write_text("\n".join(licences(packages)) + "\n")
     (folder / "sbom.cdx.json").write_text(json.dumps(bill(packages), indent=1) + "\n")

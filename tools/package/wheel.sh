@@ -13,7 +13,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../pool.sh"
 folder=$(realpath -m "${1:-$PENSTOCK_TARGET/package}")
 fail() { echo "$1" >&2; exit 1; }
+# rustup may have been installed a moment ago.
+[ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
 [ -x "$PENSTOCK_BIN/penstock" ] || fail "no penstock in $PENSTOCK_BIN: run \`make build\` first"
+PENSTOCK_BIN=$(realpath "$PENSTOCK_BIN")
 python=$POOL_ROOT/.venv/bin/python
 "$python" -c 'import wheel' 2>/dev/null ||
     fail "Python has no wheel: run \`tools/setup.sh package\`"
@@ -27,12 +30,12 @@ tree=$work/tree
 data=$tree/penstock-$version.data
 info=$tree/penstock-$version.dist-info
 mkdir -p "$tree" "$info" "$folder"
-make --no-print-directory -C "$POOL_ROOT" install "PREFIX=$data/data" \
+make --no-print-directory -C "$POOL_ROOT" install "PREFIX=$data/data" DESTDIR= \
     "PROFILE=$(basename "$PENSTOCK_BIN")" "CARGO_TARGET_DIR=$(dirname "$PENSTOCK_BIN")" \
     >"$work/install.log" 2>&1 || { tail "$work/install.log" >&2; fail "nothing was installed"; }
 mv "$data/data/bin" "$data/scripts"
 lib=$data/data/lib
-rm -r "$lib"/{systemd,pkgconfig,penstock/vendors} "$lib"/penstock/{,cuda/}lib*_mpi_*.so
+rm -rf "$lib"/{systemd,pkgconfig,penstock/vendors} "$lib"/penstock/{,cuda/}lib*_mpi_*.so
 find "$data/scripts" "$lib" -type f ! -name penstock-bench -exec strip --strip-unneeded {} +
 # A wheel has no links. A library that needs the other one serves as well.
 for link in "$lib"/penstock/cuda/*.so; do
@@ -70,8 +73,11 @@ END
 "$here/third_party.py" "$info/licenses"
 cp "$POOL_ROOT/LICENSE" "$info/licenses"
 mv "$info/licenses/sbom.cdx.json" "$info"
+# The archive has the rights of the files.
+chmod -R u=rwX,go=rX "$tree"
 "$python" -m wheel pack --dest-dir "$work" "$tree" >"$work/pack.log" ||
     { cat "$work/pack.log" >&2; exit 1; }
+rm -f "$folder"/penstock-*.whl
 for wheel in "$work"/*.whl; do
     mv -f "$wheel" "$folder"
     made=$folder/$(basename "$wheel")

@@ -258,7 +258,7 @@ STAGES = [
     Stage(
         "packages",
         "packages install, run programs, and leave nothing",
-        {ALL: [runner("tests/packaging/packages.py")]},
+        {ALL: [runner(".venv/bin/python tests/packaging/packages.py")]},
     ),
     Stage("containers", "programs in containers", {TEST: [runner("tests/containers/run.sh")]}),
     Stage("lint", "the sources keep the rules", {TEST: lint()}),
