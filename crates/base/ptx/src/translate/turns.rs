@@ -8,10 +8,13 @@
 //!   the first thread stores whether some thread has recorded a fault. Behind the barrier, all
 //!   threads copy that word to their variable `failed`. Two words alternate: the first thread
 //!   stores into a word again in front of the next barrier but one, and all threads have read the
-//!   word before they come to the next barrier.
+//!   word before they come to the next barrier. The first thread does not end before the others:
+//!   a thread that fails in such a kernel goes on.
 //! * So `failed` is the same in all threads between two barriers. A branch with one way that stays
 //!   in the loop takes the other way if `failed` is set. All threads come to this branch together
-//!   and with the same predicate, so that they still take one way.
+//!   and with the same predicate, so that they still take one way. Should predicates differ behind
+//!   a fault, because threads left a loop without barriers one by one, then `failed` brings these
+//!   threads to one way, and nothing here separates them.
 //!
 //! The kernel gets no branch and no barrier for that, so all other analyses of its control flow
 //! remain true. Which registers change in the loop does not matter.
