@@ -4,12 +4,16 @@
 //! thread stops. So the waiting thread stops in each turn ([`Stop::Yield`]). A value in global
 //! memory may also come from elsewhere, so such a loop never counts as one that waits in vain
 //! ([`Stop::Pause`]).
+//!
+//! Lanes that leave such a loop in different turns do not come together again before their next
+//! meeting. So a loop must not count as one that waits if no branch depends on what it finds in
+//! memory, neither in the loop nor in the loops around it.
 
 use std::collections::{HashMap, HashSet};
 
 use super::effects;
 use super::effects::is_meeting;
-use super::flow::ControlFlow;
+use super::flow::{self, ControlFlow};
 use super::peers::{Peers, WaitingLoop};
 use super::uniform::Uniformity;
 use crate::ir::{
@@ -20,6 +24,10 @@ use crate::ir::{
 /// Largest number of statements of a loop that only waits. Compilers write some ten. A longer loop
 /// does other work.
 const STATEMENTS_MAX: usize = 64;
+
+/// Largest number of statements of all loops around such a loop that the analysis reads. Beyond it,
+/// the loop counts as one that waits, as if a branch of theirs depended on what it finds.
+const AROUND_MAX: usize = 4_000;
 
 /// Returns the branches that close such loops. A loop that waits for a value in global memory is
 /// included if another thread of the block may store the value, and with `all` in any case.
@@ -43,7 +51,8 @@ pub(super) fn stops_of_waiting_loops(
         if !flow.dominates(head, latch) {
             continue;
         }
-        let Some(turn) = LoopTurn::of(body, flow, (head, latch)) else { continue };
+        let turn = LoopTurn::of(body, flow, (head, latch));
+        let Some(turn) = turn.filter(|turn| turn.decides(body, flow, head)) else { continue };
         let polls = |space: Option<Space>| turn.polls.iter().any(|(_, asked)| *asked == space);
         if polls(Some(Space::Shared)) {
             found.push((at, Stop::Yield));
@@ -104,6 +113,24 @@ impl LoopTurn {
             }
         }
         Some(Self { inside, found, polls })
+    }
+
+    /// Whether the values that a turn finds in memory decide how this loop or a loop around it goes
+    /// on.
+    fn decides(&self, body: &[Statement], flow: &ControlFlow, head: usize) -> bool {
+        let around = blocks_around(flow, head);
+        let ranges = around.iter().map(|block| flow.blocks[*block].start..flow.blocks[*block].end);
+        if ranges.map(|range| range.len()).sum::<usize>() > AROUND_MAX {
+            return true;
+        }
+        let instructions = instructions_of(body, flow, &around);
+        let mut found = self.found.clone();
+        spread(&instructions, &mut found);
+        instructions.iter().any(|what| {
+            let mut depends = false;
+            effects::read(what, &mut |id| depends |= found.contains(&id));
+            depends && flow::ends_block(what)
+        })
     }
 
     /// Whether the loop may end although no other thread stores anything: after a number of turns,
@@ -193,6 +220,39 @@ impl LoopTurn {
     }
 }
 
+/// Returns the blocks that lie on a way from a block back to it.
+fn blocks_around(flow: &ControlFlow, head: usize) -> HashSet<usize> {
+    let reach = |next: &dyn Fn(usize) -> Vec<usize>| {
+        let (mut seen, mut stack) = (HashSet::new(), vec![head]);
+        while let Some(block) = stack.pop() {
+            stack.extend(next(block).into_iter().filter(|next| seen.insert(*next)));
+        }
+        seen
+    };
+    let behind = reach(&|block| {
+        let next = flow.blocks[block].successors.iter().copied();
+        next.filter(|next| *next != flow.exit()).collect()
+    });
+    let before = reach(&|block| flow.blocks[block].predecessors.clone());
+    behind.intersection(&before).copied().collect()
+}
+
+/// Returns the instructions of some blocks, in no order.
+fn instructions_of<'a>(
+    body: &'a [Statement],
+    flow: &ControlFlow,
+    blocks: &HashSet<usize>,
+) -> Vec<&'a Instruction> {
+    let statements =
+        blocks.iter().flat_map(|block| &body[flow.blocks[*block].start..flow.blocks[*block].end]);
+    statements
+        .filter_map(|statement| match statement {
+            Statement::Instruction(what) => Some(what),
+            Statement::Label(_) => None,
+        })
+        .collect()
+}
+
 fn is_clock(operand: &Operand) -> bool {
     matches!(
         operand,
@@ -227,15 +287,8 @@ fn registers_from_memory(
     flow: &ControlFlow,
     inside: &HashSet<usize>,
 ) -> HashSet<RegisterId> {
-    let instructions: Vec<&Instruction> = inside
-        .iter()
-        .flat_map(|block| &body[flow.blocks[*block].start..flow.blocks[*block].end])
-        .filter_map(|statement| match statement {
-            Statement::Instruction(what) => Some(what),
-            Statement::Label(_) => None,
-        })
-        .take(STATEMENTS_MAX)
-        .collect();
+    let mut instructions = instructions_of(body, flow, inside);
+    instructions.truncate(STATEMENTS_MAX);
     let mut found = HashSet::new();
     for what in &instructions {
         if matches!(what.opcode, Opcode::Ld | Opcode::Atom) {
