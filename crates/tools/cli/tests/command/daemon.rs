@@ -174,7 +174,9 @@ fn a_daemon_with_two_addresses_is_one_node() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
-        assert_eq!(stderr(&output), "");
+        // On a busy host, the worker of the second call may not be ready at once.
+        let told = stderr(&output);
+        assert!(told.lines().all(|line| line.contains(" waits in line for it")), "{told}");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(json["absent"], serde_json::json!([]));
         let devices = json["devices"].as_array().unwrap().clone();
