@@ -12,15 +12,18 @@
 //!   a thread that fails in such a kernel goes on.
 //! * So `failed` is the same in all threads between two barriers. A branch with one way that stays
 //!   in the loop takes the other way if `failed` is set. All threads come to this branch together
-//!   and with the same predicate, so that they still take one way. Should predicates differ behind
-//!   a fault, because threads left a loop without barriers one by one, then `failed` brings these
-//!   threads to one way, and nothing here separates them.
+//!   and with the same predicate, so that they still take one way. Each such branch is taken, also
+//!   one that the program would not take, such as one to a message and a `ret`.
+//!
+//! Between a fault and the next barrier, threads leave loops without barriers one by one. What they
+//! compute there may differ, and a branch that depends on it may bring them to different barriers.
+//! Nothing here prevents that.
 //!
 //! The kernel gets no branch and no barrier for that, so all other analyses of its control flow
 //! remain true. Which registers change in the loop does not matter.
 //!
 //! A loop continues if a turn passes no branch that leaves the loop. So does a loop that has no
-//! block through which all ways lead into it, and one that only `brx.idx` leaves.
+//! block through which all ways lead into it, and one that only `brx.idx` closes or leaves.
 
 use std::collections::{BTreeMap, BTreeSet};
 

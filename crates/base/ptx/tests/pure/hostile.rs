@@ -85,6 +85,24 @@ fn many_endless_loops_and_nested_branches_take_no_time() {
 }
 
 #[test]
+fn many_loops_in_one_loop_take_no_time() {
+    // Those that look at memory may wait for another thread, so each of them costs more.
+    let kinds = [("", 20_000), ("ld.volatile.shared.u32 %r2, [s];", 1_000)];
+    for (look, loops) in kinds {
+        let mut body = String::from(".shared .align 4 .u32 s;\nO: mov.u32 %r1, 0;\n");
+        for index in 0..loops {
+            let _ = writeln!(
+                body,
+                "L{index}: {look} add.u32 %r1, %r1, 1;
+                 setp.lt.u32 %p{index}, %r1, {index}; @%p{index} bra L{index};"
+            );
+        }
+        body.push_str("bra O;\n");
+        assert!(translated("", &body).is_ok());
+    }
+}
+
+#[test]
 fn sums_of_sums_take_no_time() {
     // Each register is incremented by the sum of the two before it, so their steps are queried many
     // times.

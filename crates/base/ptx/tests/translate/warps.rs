@@ -234,6 +234,29 @@ fn a_loop_that_waits_for_what_a_loop_in_it_finds_lets_other_threads_run() {
 }
 
 #[test]
+fn a_loop_inside_one_that_waits_lets_other_threads_run() {
+    // The outer loop waits for a word that it loads itself, for one that goes through memory, or
+    // for the carry of a subtraction. It also stores, so only the inner loop can let others run.
+    let waits = [
+        "ld.volatile.shared.u32 %r4, [s+4]; setp.eq.u32 %p2, %r4, 0;",
+        "st.shared.u32 [s+8], %r3; ld.shared.u32 %r4, [s+8]; setp.eq.u32 %p2, %r4, 0;",
+        "sub.cc.u32 %r5, %r3, 1; subc.u32 %r4, 0, 0; setp.ne.u32 %p2, %r4, 0;",
+    ];
+    for wait in waits {
+        let body = format!(
+            ".shared .align 4 .b8 s[12]; mov.u32 %r2, s;
+             st.volatile.shared.u32 [s], 0; st.volatile.shared.u32 [s+4], 0; bar.sync 0;
+             setp.ne.u32 %p0, %t, 0; @%p0 bra OTHER;
+             L: mov.u32 %r2, 0; M: ld.volatile.shared.u32 %r3, [s]; add.u32 %r2, %r2, 1;
+             setp.lt.u32 %p1, %r2, 2; @%p1 bra M; st.global.u32 [%to], %r3;
+             {wait} @%p2 bra L; st.global.u32 [%to], 9; ret;
+             OTHER: st.volatile.shared.u32 [s], 9; st.volatile.shared.u32 [s+4], 9; ret;"
+        );
+        run(&body, &[], 0, 1, 2, 2, |machine, found| assert_eq!(found, [9, 0], "{}", machine.name));
+    }
+}
+
+#[test]
 fn votes_that_share_a_barrier_have_results_of_their_own() {
     // Seven rounds, because the words of the votes alternate. The last warp has eight lanes.
     const ROUNDS: u32 = 7;
