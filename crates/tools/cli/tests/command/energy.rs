@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::common::copy_program;
+
 /// What the counter of a node advances by at the sign of a test: 5 J.
 const JUMP_UJ: u64 = 5_000_000;
 
@@ -221,7 +223,7 @@ fn a_signal_is_handed_on_and_the_figures_are_still_told() {
 fn the_guard_of_a_program_belongs_to_it() {
     let node = Node::start("guard");
     // A shell under the name of the guard, which computes after its parent has ended.
-    fs::copy("/bin/sh", node.root.join("penstock")).unwrap();
+    copy_program(Path::new("/bin/sh"), &node.root.join("penstock"));
     let work = ": >begun; i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
     fs::write(node.root.join("guard"), work).unwrap();
     let words = [

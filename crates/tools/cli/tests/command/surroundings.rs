@@ -4,10 +4,11 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::common::{Home, stderr, stdout};
+use crate::common::{Home, copy_program, stderr, stdout};
 
 /// A user that owns nothing.
 const NOBODY: u32 = 65_534;
@@ -113,7 +114,7 @@ fn a_home_may_be_closed_to_the_user() {
     fs::DirBuilder::new().mode(0o755).create(&place).unwrap();
     // The folders above the build may be closed, too.
     let penstock = place.join("penstock");
-    fs::copy(env!("CARGO_BIN_EXE_penstock"), &penstock).unwrap();
+    copy_program(Path::new(env!("CARGO_BIN_EXE_penstock")), &penstock);
     fs::write(place.join("library.so"), "").unwrap();
     fs::set_permissions(&home.path, fs::Permissions::from_mode(0o700)).unwrap();
     // A home of this user, with a folder that may hold the names of nodes and cannot be entered.

@@ -1,7 +1,7 @@
 //! Code that the tests of the command share.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread;
@@ -117,6 +117,13 @@ impl Drop for Home {
     fn drop(&mut self) {
         _ = fs::remove_dir_all(&self.path);
     }
+}
+
+/// Copies a program that the test will start. A process of its own does so. If this one had the
+/// copy open for writing, a child that another test starts at this time would have it open as well,
+/// and the copy could not be executed.
+pub fn copy_program(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg(from).arg(to).status().unwrap().success());
 }
 
 pub fn stdout(output: &Output) -> String {
