@@ -6,12 +6,12 @@
 //! failed, because the value that they wait for may never come. They leave loops with barriers
 //! together (`turns.rs`).
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::flow::ControlFlow;
 use super::turns::meets;
 use super::uniform::Uniformity;
-use crate::ir::{CallTarget, Function, Module, Opcode, Operand, Statement};
+use crate::ir::{CallTarget, Function, Module, Opcode, Statement};
 
 /// Largest number of blocks that the analysis visits for all loops of a kernel. Beyond it, threads
 /// do not leave loops. No compiler nests that many loops.
@@ -45,19 +45,11 @@ pub(super) fn loop_exits(
     flow: &ControlFlow,
     uniform: &Uniformity,
 ) -> HashMap<usize, usize> {
-    let body = function.body.as_deref().unwrap_or_default();
     let meets = meets(function, flow, uniform);
-    let mut steps = 0;
+    let mut steps = STEPS_MAX;
     let mut exits = HashMap::new();
-    for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {
-        let Some(at) = block.end.checked_sub(1) else { continue };
-        let Some(Statement::Instruction(branch)) = body.get(at) else { continue };
-        let [Operand::Label(label)] = branch.operands[..] else { continue };
-        if branch.opcode != Opcode::Bra {
-            continue;
-        }
-        let head = flow.block_of[function.labels[label.index()].position as usize];
-        if flow.dominates(head, latch)
+    for latch in 0..flow.blocks.len() {
+        if let Some((head, at)) = flow.closed_loop(function, latch)
             && let Some(exit) = loop_exit(flow, head, latch, &meets, &mut steps)
         {
             exits.insert(at, exit);
@@ -75,16 +67,9 @@ fn loop_exit(
     meets: &[bool],
     steps: &mut usize,
 ) -> Option<usize> {
-    let mut inside = HashSet::from([head, latch]);
-    let mut stack = if head == latch { Vec::new() } else { vec![latch] };
-    while let Some(block) = stack.pop() {
-        *steps += 1;
-        stack.extend(
-            flow.blocks[block].predecessors.iter().filter(|before| inside.insert(**before)),
-        );
-        if *steps > STEPS_MAX {
-            return None;
-        }
+    let mut inside = BTreeSet::new();
+    if !flow.add_loop((head, latch), &mut inside, steps) {
+        return None;
     }
     let mut exit = flow.postdominator(latch);
     while inside.contains(&exit) {
@@ -93,8 +78,8 @@ fn loop_exit(
     let mut seen = HashSet::from([latch]);
     let mut stack = vec![latch];
     while let Some(block) = stack.pop() {
-        *steps += 1;
-        if meets[block] || *steps > STEPS_MAX {
+        *steps = steps.checked_sub(1)?;
+        if meets[block] {
             return None;
         }
         let next = flow.blocks[block].successors.iter();

@@ -1,5 +1,7 @@
 //! The control flow of a kernel: blocks, dominators, and the blocks that depend on each branch.
 
+use std::collections::BTreeSet;
+
 use crate::ir::{Function, Instruction, LabelId, Opcode, Operand, Statement};
 
 /// A basic block: control enters it at the first statement and leaves it at the last.
@@ -122,6 +124,40 @@ impl ControlFlow {
     /// of that depth, on the path in the tree of post-dominators.
     pub(super) fn dependents(&self, branch: usize) -> (&[usize], usize) {
         (&self.blocks[branch].successors, self.depth[self.postdominator[branch]])
+    }
+
+    /// Adds the blocks of the loop that an edge closes to those of `inside`: all from which control
+    /// reaches `latch` without passing `head`. Takes one from `steps` for each block that it looks
+    /// at, and returns `false` if they do not suffice.
+    pub(super) fn add_loop(
+        &self,
+        (head, latch): (usize, usize),
+        inside: &mut BTreeSet<usize>,
+        steps: &mut usize,
+    ) -> bool {
+        inside.insert(head);
+        let mut stack = vec![latch];
+        while let Some(block) = stack.pop() {
+            let Some(left) = steps.checked_sub(1) else { return false };
+            *steps = left;
+            if self.reached[block] && inside.insert(block) {
+                stack.extend(&self.blocks[block].predecessors);
+            }
+        }
+        true
+    }
+
+    /// Returns the head of the loop that a branch at the end of a block closes, and the branch.
+    pub(super) fn closed_loop(&self, function: &Function, latch: usize) -> Option<(usize, usize)> {
+        let at = self.blocks[latch].end.checked_sub(1)?;
+        let Statement::Instruction(branch) = function.body.as_deref()?.get(at)? else {
+            return None;
+        };
+        let (Opcode::Bra, [Operand::Label(label)]) = (branch.opcode, &branch.operands[..]) else {
+            return None;
+        };
+        let head = self.block_of[function.labels[label.index()].position as usize];
+        (self.reached[latch] && self.dominates(head, latch)).then_some((head, at))
     }
 
     /// Returns the depth of a block in the tree of post-dominators.

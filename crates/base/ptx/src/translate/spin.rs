@@ -10,7 +10,7 @@
 //! in it, or in a loop around it, depends on what a thread reads from memory, from another thread
 //! or from a clock: then the thread goes the same way whatever other threads do.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::effects;
 use super::effects::is_meeting;
@@ -44,16 +44,8 @@ pub(super) fn stops_of_waiting_loops(
     let mut peers = None;
     let mut visits = VISITS_MAX;
     let mut found = Vec::new();
-    for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {
-        let at = block.end - 1;
-        let Some(Statement::Instruction(branch)) = body.get(at) else { continue };
-        let (Opcode::Bra, [Operand::Label(label)]) = (branch.opcode, &branch.operands[..]) else {
-            continue;
-        };
-        let head = flow.block_of[function.labels[label.index()].position as usize];
-        if !flow.dominates(head, latch) {
-            continue;
-        }
+    for latch in 0..flow.blocks.len() {
+        let Some((head, at)) = flow.closed_loop(function, latch) else { continue };
         let Some(turn) = LoopTurn::of(body, flow, (head, latch)) else { continue };
         if turn.polls.is_empty() || cannot_wait(body, flow, head, &mut visits) {
             continue;
@@ -78,7 +70,7 @@ pub(super) fn stops_of_waiting_loops(
 
 /// One turn of a loop that only looks at memory.
 struct LoopTurn {
-    inside: HashSet<usize>,
+    inside: BTreeSet<usize>,
     /// The registers that depend on the values that the turn finds in memory.
     found: HashSet<RegisterId>,
     /// The instructions that poll a value, and the space of each.
@@ -88,26 +80,20 @@ struct LoopTurn {
 impl LoopTurn {
     /// Returns the turn of the loop between two blocks, if the loop only looks at memory.
     fn of(body: &[Statement], flow: &ControlFlow, (head, latch): (usize, usize)) -> Option<Self> {
-        let mut inside = HashSet::from([head, latch]);
-        let mut stack = if head == latch { Vec::new() } else { vec![latch] };
-        let mut statements = 0;
-        while let Some(block) = stack.pop() {
-            stack.extend(
-                flow.blocks[block].predecessors.iter().filter(|before| inside.insert(**before)),
-            );
-            if inside.len() > STATEMENTS_MAX {
-                return None;
-            }
+        let mut inside = BTreeSet::new();
+        // A block has at least one statement and, without `brx.idx`, at most two ways out.
+        let mut steps = 2 * STATEMENTS_MAX + 1;
+        if !flow.add_loop((head, latch), &mut inside, &mut steps) {
+            return None;
+        }
+        let statements = |block: &usize| flow.blocks[*block].start..flow.blocks[*block].end;
+        if inside.iter().map(|block| statements(block).len()).sum::<usize>() > STATEMENTS_MAX {
+            return None;
         }
         let found = registers_from_memory(body, flow, &inside);
         let mut polls = Vec::new();
         for block in &inside {
-            let range = flow.blocks[*block].start..flow.blocks[*block].end;
-            statements += range.len();
-            if statements > STATEMENTS_MAX {
-                return None;
-            }
-            for at in range {
+            for at in statements(block) {
                 let Statement::Instruction(what) = &body[at] else { continue };
                 if has_effect(what) {
                     return None;
@@ -255,14 +241,15 @@ fn blocks_around(flow: &ControlFlow, head: usize, visits: &mut usize) -> Option<
     Some(behind.intersection(&before).copied().collect())
 }
 
-/// Returns the instructions of some blocks, in no order.
-fn instructions_of<'a>(
+/// Returns the instructions of some blocks.
+fn instructions_of<'a, 'b>(
     body: &'a [Statement],
     flow: &ControlFlow,
-    blocks: &HashSet<usize>,
+    blocks: impl IntoIterator<Item = &'b usize>,
 ) -> Vec<&'a Instruction> {
-    let statements =
-        blocks.iter().flat_map(|block| &body[flow.blocks[*block].start..flow.blocks[*block].end]);
+    let statements = blocks
+        .into_iter()
+        .flat_map(|block| &body[flow.blocks[*block].start..flow.blocks[*block].end]);
     statements
         .filter_map(|statement| match statement {
             Statement::Instruction(what) => Some(what),
@@ -307,10 +294,9 @@ fn spread(instructions: &[&Instruction], set: &mut HashSet<RegisterId>) {
 fn registers_from_memory(
     body: &[Statement],
     flow: &ControlFlow,
-    inside: &HashSet<usize>,
+    inside: &BTreeSet<usize>,
 ) -> HashSet<RegisterId> {
-    let mut instructions = instructions_of(body, flow, inside);
-    instructions.truncate(STATEMENTS_MAX);
+    let instructions = instructions_of(body, flow, inside);
     let mut found = HashSet::new();
     for what in &instructions {
         if matches!(what.opcode, Opcode::Ld | Opcode::Atom) {

@@ -87,22 +87,14 @@ pub(super) fn meets(function: &Function, flow: &ControlFlow, uniform: &Uniformit
 /// lead back to one block close one loop. Returns `None` if the kernel is too large to analyse.
 fn loops(flow: &ControlFlow) -> Option<BTreeMap<usize, BTreeSet<usize>>> {
     let mut found: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
-    let mut steps = 0;
+    let mut steps = STEPS_MAX;
     for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {
         for &head in block.successors.iter().filter(|next| **next != flow.exit()) {
             if !flow.dominates(head, latch) {
                 continue;
             }
-            let inside = found.entry(head).or_insert_with(|| BTreeSet::from([head]));
-            let mut stack = vec![latch];
-            while let Some(block) = stack.pop() {
-                steps += 1;
-                if steps > STEPS_MAX {
-                    return None;
-                }
-                if flow.reached[block] && inside.insert(block) {
-                    stack.extend(&flow.blocks[block].predecessors);
-                }
+            if !flow.add_loop((head, latch), found.entry(head).or_default(), &mut steps) {
+                return None;
             }
         }
     }
