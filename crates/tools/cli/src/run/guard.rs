@@ -6,7 +6,8 @@
 //! only the program, and it holds none of the program's files.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
@@ -18,6 +19,9 @@ use super::private::{PrivateDirectory, SOCKET_NAME, can_be_filled};
 use crate::args::GuardArgs;
 use crate::embedded::{Embedded, shows_log, wait_until_ready};
 use crate::failure::Failure;
+
+/// What the guard has in place of the program's files.
+const NULL: &str = "/dev/null";
 
 /// Line that the guard prints when everything is ready.
 const READY: &str = "ready";
@@ -74,8 +78,8 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
     directory.keep_log(args.pid);
     directory.remove();
     if let Err(failure) = watched {
-        // `start` reads this line if the failure occurred before all was ready.
-        println!("{}", plain(failure));
+        // `start` reads this line if the failure occurred before all was ready. Nobody does later.
+        _ = writeln!(std::io::stdout(), "{}", plain(failure));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -85,8 +89,15 @@ fn watch(directory: &PrivateDirectory, args: &GuardArgs) -> Result<(), Failure> 
         .ok_or_else(|| Failure::Embedded("there is no program to watch".into()))?;
     let program = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failure(error.into()))?;
     let _daemon = args.serve.then(|| start_daemon(directory)).transpose()?;
+    let null = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(NULL)
+        .map_err(Failure::file(NULL.as_ref(), "open"))?;
+    // So that the file system with the current directory can be unmounted.
+    std::env::set_current_dir("/").map_err(failure)?;
     println!("{READY}");
-    let_go_of_the_program()?;
+    let_go_of_the_program(&null)?;
     wait_until_ready(&program, None).map(drop)
 }
 
@@ -114,16 +125,13 @@ fn has_cache() -> bool {
 
 /// Closes the program's files: a reader of the program's output must not wait for the guard.
 /// Standard error stays open only if a log goes to it.
-fn let_go_of_the_program() -> Result<(), Failure> {
-    let null =
-        std::fs::OpenOptions::new().read(true).write(true).open("/dev/null").map_err(failure)?;
-    rustix::stdio::dup2_stdin(&null).map_err(|error| failure(error.into()))?;
-    rustix::stdio::dup2_stdout(&null).map_err(|error| failure(error.into()))?;
+fn let_go_of_the_program(null: &File) -> Result<(), Failure> {
+    rustix::stdio::dup2_stdin(null).map_err(|error| failure(error.into()))?;
+    rustix::stdio::dup2_stdout(null).map_err(|error| failure(error.into()))?;
     if !shows_log() {
-        rustix::stdio::dup2_stderr(&null).map_err(|error| failure(error.into()))?;
+        rustix::stdio::dup2_stderr(null).map_err(|error| failure(error.into()))?;
     }
-    // So that the file system with the current directory can be unmounted.
-    std::env::set_current_dir("/").map_err(failure)
+    Ok(())
 }
 
 /// Returns the reason without the text that [`Failure::Embedded`] adds: `start` adds it again.
