@@ -14,8 +14,9 @@
 Commands return at once, with an event; ``after`` is an event, or several, that have to end before. What a command needs anyway, that its buffers
 and its kernel exist, need not be said. Until a command has ended, the arrays that it reads or writes are kept alive, and must not be changed.
 
-``libwater.so`` is looked for where ``PENSTOCK_WATER_LIBRARY`` says, else in the wheel that has brought
-this package, else as the system looks for libraries.
+The package loads ``libwater.so`` at the first call. The variable ``PENSTOCK_WATER_LIBRARY`` names
+the file. If the variable is not set, the package loads the file that its own wheel contains. If the
+package comes from no wheel with such a file, the system searches for the library.
 """
 
 from ._library import WaterError

@@ -2,12 +2,14 @@
 """Checks the rules of this project that no compiler checks.
 
 Usage: tools/policy/check.py [--root FOLDER] [--rule NAME]... [--json] [--write [--adopt NAME]]
+       tools/policy/check.py [--root FOLDER] --map
 
 The rules and their limits are in policy.toml. The places that break a rule today are in
 allowed.toml, each with its figure. A place that breaks a rule and is not listed there fails, and so
 does a place whose figure grew. A place whose figure shrank fails too until the list says so, because
 a list that is too generous would permit the figure to grow again. --write writes the list anew. It
-refuses to add a place or to raise a figure. --adopt NAME lists the places of a new rule once.
+refuses to add a place or to raise a figure. --adopt NAME lists the places of a new rule once. --map
+writes the map of the crates in ARCHITECTURE.md anew.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import crate_map
 from repetition import lines_of, repetitions
 from rust_source import (
     Crate,
@@ -108,6 +111,27 @@ def arrows(tree):
             if other != name and floors.get(other, floors[crate]) >= floors[crate]:
                 text = f"{crate} depends on {other}, which is not on a lower floor"
                 yield Finding("arrows", f"{crate} -> {other}", 1, text)
+
+
+def crates_on_the_map(tree):
+    """The map of the crates says what the manifests and policy.toml say."""
+    name = crate_map.DOCUMENT
+    try:
+        is_right = crate_map.expected(tree) == tree.text(name)
+        text = f"{name}: the map is not that of the manifests and policy.toml; run with --map"
+    except (ValueError, FileNotFoundError) as error:
+        is_right, text = False, str(error)
+    if not is_right:
+        yield Finding("map", name, 1, text)
+
+
+def document_bytes(tree):
+    """A document that newcomers read as a whole has a limited number of bytes."""
+    for name, limit in tree.policy["limits"]["document_bytes"].items():
+        size = len(tree.text(name).encode())
+        if size > limit:
+            text = f"{name} has {size} bytes, the limit is {limit}"
+            yield Finding("document-bytes", name, size, text)
 
 
 def import_circles(tree):
@@ -330,6 +354,8 @@ def is_permitted(expression, licenses):
 
 RULES = {
     "arrows": arrows,
+    "map": crates_on_the_map,
+    "document-bytes": document_bytes,
     "circles": import_circles,
     "file-lines": file_lines,
     "function-lines": function_lines,
@@ -410,10 +436,14 @@ def main():
     parser.add_argument(
         "--adopt", choices=RULES, help="with --write: list the places of a rule without a list"
     )
+    parser.add_argument("--map", action="store_true", help="write the map in ARCHITECTURE.md anew")
     options = parser.parse_args()
     # A tree of its own brings its own rules. The tests use this.
     home = options.root / "tools/policy"
     tree = Tree(options.root, tomllib.loads((home / "policy.toml").read_text()))
+    if options.map:
+        (options.root / crate_map.DOCUMENT).write_text(crate_map.expected(tree))
+        return 0
     allowed = tomllib.loads((home / "allowed.toml").read_text())
     rules = options.rule or list(RULES)
     allowed = {rule: places for rule, places in allowed.items() if rule in rules}

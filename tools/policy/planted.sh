@@ -122,6 +122,10 @@ fails spelling 'should be `receive' README.md "The worker $(printf 'rec%sves' ie
     .venv/bin/typos --config typos.toml --format brief
 fails -e arrows 'arrows: dql depends on client' crates/pool/dql/Cargo.toml \
     's/^\[lints\]/[dependencies.penstock-client]\nworkspace = true\n\n[lints]/' policy arrows
+fails -e map 'the map is not that of' \
+    crates/pool/dql/Cargo.toml 's/^description = .*/description = "planted"/' policy map
+fails document-bytes 'document-bytes: SECURITY.md' \
+    SECURITY.md "$(printf 'word\n%.0s' {1..2000})" policy document-bytes
 fails unsafe-place 'unsafe: crates/pool/dql' $dql/planted.rs "$unsafe" policy unsafe
 fails -e indexing 'crates/pool/wire/src/lib.rs does not deny' \
     crates/pool/wire/src/lib.rs 's/clippy::indexing_slicing/clippy::todo/' without_list indexing

@@ -11,6 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 POLICY = """\
 unchecked = ["generated/", "tools/policy/allowed.toml"]
+floors = { low = 0, high = 1 }
 [limits]
 file_lines = 20
 function_lines = 5
@@ -18,9 +19,7 @@ columns = 60
 circle_files = 2
 repeated_lines = 3
 tuple_elements = 2
-[floors]
-low = 0
-high = 1
+document_bytes = { "ARCHITECTURE.md" = 600 }
 [unsafe.places]
 low = ["sys.rs"]
 [decoders]
@@ -32,20 +31,51 @@ banned = ["bad"]
 twice = ["old"]
 """
 PACKAGE = {"name": "good", "version": "1", "license": "(MIT OR GPL-2.0) AND ISC", "source": "home"}
+ARCHITECTURE = """\
+# Parts
+
+<!-- tools/policy/check.py --map writes this map. -->
+
+```text
+1  high
+0  low
+```
+
+**`crates/room/`**: What tests plant in.
+
+| crate | is | uses | unsafe code may be in |
+|---|---|---|---|
+| `high` | Asks | low | – |
+| `low` | Stores | – | `sys.rs` |
+
+<!-- The map ends here. -->
+
+The parts work.
+"""
 CLEAN = {
-    "crates/room/low/Cargo.toml": '[package]\nname = "penstock-low"\n',
+    "Cargo.toml": 'members = [\n  # What tests plant in.\n  "crates/room/low",\n'
+    '  "crates/room/high",\n]\n',
+    "ARCHITECTURE.md": ARCHITECTURE,
+    "crates/room/low/Cargo.toml": '[package]\nname = "penstock-low"\ndescription = "Stores"\n',
     "crates/room/low/src/lib.rs": "#![deny(clippy::indexing_slicing)]\n"
     "mod a;\nmod b;\nmod c;\nmod sys;\n",
     "crates/room/low/src/a.rs": "pub struct A;\n",
     "crates/room/low/src/b.rs": "use crate::a::A;\n// unsafe\npub struct B(A);\n",
     "crates/room/low/src/c.rs": "use super::{a::A, b::B};\nfn f(_: A, _: B) {}\n",
     "crates/room/low/src/sys.rs": "fn f() { unsafe { g() } }\n",
-    "crates/room/high/Cargo.toml": '[dependencies]\npenstock-low = "1"\n',
+    "crates/room/high/Cargo.toml": '[package]\ndescription = "Asks"\n'
+    '[dependencies]\npenstock-low = "1"\n',
     "crates/room/high/src/lib.rs": "",
 }
 # What is planted: the rule, the file, and its text.
 PLANTED = [
-    ("arrows", "crates/room/low/Cargo.toml", '[dependencies]\npenstock-high = "1"\n'),
+    (
+        "arrows",
+        "crates/room/low/Cargo.toml",
+        '[package]\ndescription = "Stores"\n[dependencies]\npenstock-high = "1"\n',
+    ),
+    ("map", "ARCHITECTURE.md", ARCHITECTURE.replace("Stores", "Keeps")),
+    ("document-bytes", "ARCHITECTURE.md", ARCHITECTURE + "word\n" * 80),
     ("circles", "crates/room/low/src/a.rs", "use super::c;\npub struct A;\n"),
     ("file-lines", "tool.py", "\n" * 21),
     ("function-lines", "crates/room/low/src/sys.rs", "fn f() {\n" + "\n" * 5 + "}\n"),
@@ -100,9 +130,39 @@ def test_a_clean_tree_passes(tree):
 @pytest.mark.parametrize(("rule", "name", "text"), PLANTED, ids=[rule for rule, *_ in PLANTED])
 def test_a_planted_violation_is_found(tree, rule, name, text):
     write(tree, name, text)
+    if rule != "map":
+        assert check(tree, "--map").returncode == 0
     result = check(tree)
     assert result.returncode == 1, result.stdout
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == [rule], result.stdout
+
+
+def test_the_map_follows_the_manifests_and_the_policy(tree):
+    manifest = '[package]\ndescription = "Keeps"\n[dependencies]\nserde = "1"\n'
+    write(tree, "crates/room/low/Cargo.toml", manifest)
+    places = 'low = ["sys.rs", "a/"]\nhigh = [""]'
+    write(tree, "tools/policy/policy.toml", POLICY.replace('low = ["sys.rs"]', places))
+    assert "the map is not that of the manifests" in check(tree, "--rule", "map").stdout
+    assert check(tree, "--map").returncode == 0
+    assert check(tree, "--rule", "map").returncode == 0
+    text = (tree / "ARCHITECTURE.md").read_text()
+    assert "| `high` | Asks | low | everywhere |" in text
+    assert "| `low` | Keeps | – | `a/`, `sys.rs` |" in text
+    assert text.startswith("# Parts\n") and text.endswith("\nThe parts work.\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("ARCHITECTURE.md", "# Parts\n", "lacks the two comments"),
+        ("Cargo.toml", 'members = [\n  "crates/room/low",\n]\n', "what crates/room is for"),
+        ("crates/room/low/Cargo.toml", "[package]\n", "low has no description"),
+    ],
+)
+def test_what_the_map_lacks_is_named(tree, name, text, message):
+    write(tree, name, text)
+    result = check(tree, "--rule", "map")
+    assert result.returncode == 1 and message in result.stdout, result.stdout
 
 
 @pytest.mark.parametrize(

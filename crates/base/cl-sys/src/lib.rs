@@ -1,5 +1,6 @@
 //! OpenCL's C types, constants and function pointers, and some that the Khronos headers of OpenCL
-//! 3.0 lack. `tools/gen-cl-sys.sh` makes [`generated`] from those headers. It links to no library.
+//! 3.0 lack. `tools/gen-cl-sys.sh` makes [`generated`] from those headers. The crate links to no
+//! library, and every crate takes OpenCL's constants from here.
 //!
 //! Each kind of handle is a pointer to its own type, so a `cl_mem` cannot be passed as a
 //! `cl_event`.

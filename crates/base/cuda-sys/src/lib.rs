@@ -1,4 +1,5 @@
-//! C types, error codes and attributes of CUDA's public interfaces.
+//! C types, error codes and attributes of CUDA's public interfaces. Every crate takes CUDA's
+//! constants from here.
 #![forbid(unsafe_code)]
 
 pub mod driver;

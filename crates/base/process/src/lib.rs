@@ -1,5 +1,6 @@
-//! What every part of Penstock needs from the process that it runs in: locks, environment
-//! variables, the search for programs, and text on standard output and standard error.
+//! What every part of Penstock needs from the process that it runs in: locks that ignore poisoning,
+//! the table and the reader of environment variables, the search of `PATH`, messages of libraries,
+//! and C's standard output, for the text that kernels print.
 //!
 //! Penstock's libraries are loaded into other people's programs, so this crate starts no threads
 //! and depends only on `libc`.

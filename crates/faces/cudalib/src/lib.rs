@@ -1,4 +1,5 @@
-//! CUDA's libraries: `libcublas.so` and `libcufft.so`, over `libcuda.so.1`.
+//! CUDA's libraries: `libcublas.so`, `libcublasLt.so` and `libcufft.so`, over CUDA's functions and
+//! two more functions of our `libcuda.so.1`.
 //!
 //! A call is checked, encoded (`penstock_wire::library`) and given to the driver, which sends it to
 //! the worker in the order of the stream. Nothing waits, except for calls that return a value to

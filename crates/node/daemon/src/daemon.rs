@@ -52,7 +52,7 @@ pub(crate) struct Daemon {
     user: u32,
     pub(crate) started: Instant,
     /// Whether the workers have a simulated device.
-    pub(crate) simulates: bool,
+    pub(crate) simulate: bool,
     workers: Lock<Workers>,
     /// The file of limits, if there is one.
     pub(crate) limits: Lock<Option<LimitsFile>>,
@@ -140,7 +140,7 @@ fn run(
         allow_users: options.allow_users,
         user: rustix::process::geteuid().as_raw(),
         started: Instant::now(),
-        simulates: options.simulate,
+        simulate: options.simulate,
         workers: Lock::new(workers),
         limits: Lock::new(file),
         changed: Signal::new(),
@@ -248,7 +248,7 @@ impl Daemon {
         if let Some(why) = transport.lack() {
             tracing::warn!(why, "heaps reach other nodes over TCP");
         }
-        self.simulates.then(|| tracing::warn!("the only device is simulated"));
+        self.simulate.then(|| tracing::warn!("the only device is simulated"));
         note_groups(&self.workers().groups);
         self.workers().note_unenforced();
         self.tell_addresses();

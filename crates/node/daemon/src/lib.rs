@@ -21,9 +21,10 @@
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`,
 //!    `flights`, `launches` and `turns` in `session/`; outside it `doorstep`, `admission`, `dials`,
-//!    `permitted`, `invitations`, `line`, `links`, `refill`, `idle`, `quota`, `sharing`, `groups`,
-//!    `users`, `asks`, `account`, `message`, `launch`, `folders`, `confinement`, `node`, `pocl`,
-//!    `usage`, `transport`, `log` and `sys`.
+//!    `permitted`, `invitations`, `line`, `links`, `refill`, `idle`, `quota`, `sharing`, `groups`
+//!    (control groups of workers), `users` (their Unix users), `asks`, `account`, `message`,
+//!    `launch`, `folders` (those of workers), `confinement`, `node`, `pocl`, `usage`, `transport`,
+//!    `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;

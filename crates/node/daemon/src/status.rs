@@ -82,7 +82,7 @@ impl Daemon {
             "refused": self.refused.load(Ordering::Relaxed),
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
             // Whether the devices exist only in the workers' memory (`--platform null`).
-            "simulated": self.simulates,
+            "simulated": self.simulate,
             "problem": workers.problem,
             "confinement": confinement::told(workers.confinement.as_ref(), workers.required),
             "worker_users": self.worker_users.as_ref().map(|users| users.range().to_string()),

@@ -11,7 +11,9 @@
 //! * [`Memory`]: buffers and images with a copy in each place that needed one, and which copies are
 //!   current.
 //! * [`Heap`]: memory on several devices that kernels on all of them reach.
-//! * [`Queue`], [`Event`]: commands, and their completion.
+//! * [`Queue`], [`Event`]: commands, and their completion. `order.rs` and `command.rs` ask
+//!   `penstock-coherence` what to send.
+//! * `config/`: the configuration of the pool, for the faces and for the command `penstock`.
 //! * [`headers`]: the files that programs include, which travel with their builds.
 //! * [`LibraryMemory`]: what calls of libraries use.
 //! * [`Program`], [`Kernel`], [`Sampler`]: the objects that launches use.

@@ -2,7 +2,8 @@
 //! (RFC 6762) and DNS-based service discovery (RFC 6763).
 //!
 //! * [`announce`] tells the network about a daemon until the [`Announced`] is dropped.
-//! * [`search`] returns the daemons that answer.
+//! * [`search`] returns the daemons that answer. `answer.rs` says what an answer means, and
+//!   `patience.rs` when a search is over.
 //!
 //! What this crate returns is what somebody on the network says, and anybody can say anything
 //! there. A [`Found`] is therefore only a place to knock at. Who really listens is decided by the

@@ -9,6 +9,11 @@
 //! * [`send_fd`] and [`recv_fd`] hand a connected socket from the daemon to a worker.
 //! * [`SharedMemory`] and [`Addresses`] are the memory and the address range of a symmetric heap.
 //!
+//! `transport/` has one module for each kind of connection, and `wait.rs` decides how a thread
+//! waits. Encrypted links are in `encryption.rs`, `secure.rs` and `transport/tls.rs`. The direct
+//! connections of sessions over SSH are in `direct.rs` and `invitation.rs`. Only this crate touches
+//! the sockets of clients and workers, and file descriptors that are sent.
+//!
 //! A link is a stream of bytes in each direction. Frames and payloads are the same on all
 //! transports. The peer is assumed hostile: what it sends or writes can harm only its own session.
 //! Every wait ends when the peer hangs up, at [`Sender::close`], when the host of the peer vanishes

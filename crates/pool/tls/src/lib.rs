@@ -10,6 +10,9 @@
 //!   the handshake; this record layer is our own, because large content must be sealed from the
 //!   program's memory and opened in it.
 //!
+//! The files are `identity.rs` and `list/` (keys), `handshake/`, `enrol.rs` (the proof of the
+//! pool's key), `record/` and `judge.rs`, whose decisions are pure.
+//!
 //! All decisions are state machines: bytes in, bytes out, no threads, no clocks. Only the files of
 //! keys are read and written here. What a peer sends is hostile: it can end its own connection and
 //! nothing else, and no byte of a record is handed out before the record is verified.

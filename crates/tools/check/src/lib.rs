@@ -4,8 +4,8 @@
 //! The [`planner`] makes a program from a seed, and the [`ledger`] orders it. A program is valid if
 //! the ledger accepts all its operations. The [`model`] predicts what the program sees, and [`run`]
 //! runs it on an implementation ([`backend`]). A [`campaign`] runs many programs in child
-//! processes. [`cuda`] has the same parts for CUDA programs, and [`kernels`] for CUDA kernels; the
-//! [`interface`] is what a campaign knows of them.
+//! processes. [`cuda`] has the same parts for CUDA programs, and [`kernels`] for CUDA kernels. The
+//! model of kernels is an emulator. The [`interface`] is what a campaign knows of them.
 //!
 //! A module imports only modules of its own row or of rows below:
 //!

@@ -9,6 +9,8 @@
 //! | [`check`] | pure functions from facts to [`Finding`]s, and the table of all checks |
 //! | [`collect`] | a copy of the files that the facts need, without secrets |
 //!
+//! docs/doctor.md is made from the table of all checks.
+//!
 //! Every file passes a filter of [`tree::keep`] when the tree reads it, and the facts see only what
 //! the filter kept. A collected tree holds exactly this text. So it contains no more than the
 //! checks need, and gives the same findings as the host.

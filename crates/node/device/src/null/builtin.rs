@@ -75,7 +75,7 @@ pub(super) enum Done {
     Ended(Result<(), Status>),
     /// It runs until the first word of this buffer is not 0.
     Endless(Arc<Buffer>),
-    /// It has ended, and the context makes so many more buffers.
+    /// It has ended, and the context can make this number of further buffers.
     Starved(u32),
     /// It has failed, and the context is lost.
     Lost,

@@ -20,7 +20,7 @@
 //! | `endless(word)` | runs until `word[0]` is not 0 |
 //! | `fail(code)` | ends with this code, a negative number |
 //! | `refuse(code)` | cannot be enqueued: the launch returns this code |
-//! | `starve(buffers)` | its context makes so many more buffers, and no more after that |
+//! | `starve(buffers)` | its context can make this number of further buffers, and no more |
 //! | `lose()` | its context is lost |
 //!
 //! The device looks at the word of an endless kernel when the kernel begins, and after each other

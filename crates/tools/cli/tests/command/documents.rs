@@ -35,9 +35,28 @@ fn links_between_documents_lead_somewhere() {
     }
 }
 
+/// The documents that say which files do what.
+const ABOUT_FILES: [&str; 7] = [
+    "ARCHITECTURE.md",
+    "docs/cuda-architecture.md",
+    "docs/device-communication.md",
+    "docs/failures.md",
+    "docs/libwater-architecture.md",
+    "docs/memory-model.md",
+    "docs/processes.md",
+];
+
 #[test]
 fn files_that_the_architecture_names_exist() {
-    let text = fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for document in ABOUT_FILES {
+        check_named_files(document);
+    }
+}
+
+fn check_named_files(document: &str) {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    // The text between fences has no names in backquotes, and fences would shift the pairs.
+    let text: String = text.split("```").step_by(2).collect();
     let names = text
         .split('`')
         .skip(1)
@@ -50,10 +69,10 @@ fn files_that_the_architecture_names_exist() {
             || crates().iter().any(|folder| {
                 folder.join("src").join(name).exists() || folder.join("..").join(name).exists()
             });
-        assert!(there, "ARCHITECTURE.md: there is no {name}");
+        assert!(there, "{document}: there is no {name}");
         count += 1;
     }
-    assert!(count > 20, "only {count} files found: the search is broken");
+    assert!(count > 3, "{document}: only {count} files found: the search is broken");
 }
 
 #[test]
