@@ -1,20 +1,27 @@
 """Programs whose build does not end, takes all memory, or crashes the compiler: each costs one
-build, and its session goes on.
+build, and its session goes on. If PoCL compiles such a kernel when it is launched, the session
+ends.
 
 The daemon has small limits here, so that the attacks end soon.
 """
 
+import contextlib
+import os
 import time
 
 from confinement import DRIVERS, LEVELS, node_at
 from patience import PATIENCE_S, lane, wait_for
 from processes import is_alive, tree
-from wire import Client, numbers, text, varint
+from wire import Client, mem_arg, numbers, text, varint
 
 BUILD_FAILED, COMPILE_FAILED = -11, -15
+OUT_OF_ORDER = 1
 # What a daemon allows a build: seconds and MiB. Honest builds take a fraction of a second, so a
 # host that is ten times slower does not reach SHORT. Under LONG and SMALL, time ends no build.
 SHORT, LONG, SMALL = (10, 4096), (600, 4096), (600, 700)
+# Limits of compilations at the first launch. That of 800 branches takes a minute or more, and the
+# build before it a second or two.
+BRIEF, NARROW = (8, 4096), (600, 300)
 
 
 def doubled(first, depth):
@@ -160,5 +167,99 @@ def endless(node):
     wait_for(lambda: not any(map(is_alive, processes)), "the compiler works on")
 
 
-ATTACKS = [builds_of(driver) for driver in DRIVERS]
+def branches(name, count):
+    """A kernel that PoCL compiles for long when it is launched, and not when it is built: each
+    branch makes the values after it depend on all before it."""
+    seed = int.from_bytes(os.urandom(2))
+    lines = [
+        f"if (x > {seed + 7 * n}) {{ x = x * {2 * n + 3} + a[x & 63]; }} else x ^= a[{n % 64}];"
+        for n in range(count)
+    ]
+    body = "\n".join(lines)
+    return f"kernel void {name}(global int *a) {{ int x = a[get_global_id(0)];\n{body} a[0] = x; }}"
+
+
+def tabled(name, count):
+    """The same with a table that is short in the source and in the built program. The driver writes
+    it out in memory when the kernel is launched."""
+    table = "constant int table[130000000] = {1};\n"
+    return table + branches(name, count).replace("a[0] = x;", "a[0] = x + table[x & 0xfffff];")
+
+
+def first_launches(node, source, limit, act):
+    """The driver compiles a kernel at its launch for longer than it may. The session ends, and
+    another one goes on."""
+    client, other = Client(node).setup(), Client(node).works()
+    kernel, words = client.kernel(source, "branches"), client.buffer(4096)
+    client.launch(kernel, mem_arg(0, words), 64)
+    client.send("Flush", client.queue)
+    end = time.monotonic() + 5 * PATIENCE_S
+    with contextlib.suppress(ConnectionError):
+        while time.monotonic() < end:
+            act(client, words)
+        raise AssertionError("the session goes on")
+    said = client.fault or client.end_of()
+    for word in ("kernel branches", "first launch", limit, "administrator"):
+        assert word in said, said
+    wait_for(lambda: not is_alive(client.worker), "the compiler works on")
+    other.works().close()
+
+
+def talks(client, _):
+    client.ping()
+
+
+def launches_others(client, words):
+    """Launches short kernels in another queue, which other threads of the driver run."""
+    queue, client.queue = client.queue, client.id()
+    client.send("CreateQueue", client.queue, client.context, 0, 0, 0, 0)
+    short = client.kernel("kernel void short_one(global int *a) { a[9]++; }", "short_one")
+    for _ in range(100):
+        assert client.wait(client.launch(short, mem_arg(0, words))) == 0
+    client.queue = queue
+
+
+def compilations_at_the_first_launch(_):
+    def attack(count, limit, act, source=branches):
+        return lambda node: first_launches(node, source("branches", count), limit, act)
+
+    with_limits("pocl", BRIEF, attack(800, "BUILD_SECONDS", talks))
+    with_limits("pocl", BRIEF, attack(800, "BUILD_SECONDS", launches_others))
+    with_limits("pocl", NARROW, attack(400, "BUILD_MIB", talks, tabled))
+
+
+def waiting(node):
+    """Kernels that wait for longer than a compilation may take: for their client, and for threads
+    of the driver, which other kernels have."""
+    client = Client(node).setup(OUT_OF_ORDER)
+    words, never = client.buffer(4096), client.id()
+    client.send("WriteBuffer", client.queue, words, 0, 0, payload=bytes(4096))
+    client.send("ExpectEvent", never, 0)
+    hold = client.kernel("kernel void hold(global volatile int *a) { while (!a[0]) ; }", "hold")
+    first = client.kernel("kernel void first(global int *a) { a[1]++; }", "first")
+    second = client.kernel("kernel void second(global int *a) { a[2]++; }", "second")
+    holders = [client.launch(hold, mem_arg(0, words)) for _ in range(os.cpu_count())]
+    client.send("Flush", client.queue)
+    behind = client.launch(first, mem_arg(0, words))
+    gated = client.launch(second, mem_arg(0, words), waits=[never])
+    end = time.monotonic() + 2.5 * BRIEF[0]
+    while time.monotonic() < end:
+        client.ping()
+        time.sleep(0.2)
+    # An idle queue, whose writes wait for no thread of the driver.
+    queue = client.id()
+    client.send("CreateQueue", queue, client.context, 0, 0, 0, 0)
+    client.send("WriteBuffer", queue, words, 0, 0, payload=b"\1\0\0\0")
+    client.send("ResolveEvent", never, 0)
+    assert [client.wait(event) for event in (*holders, behind, gated)] == [0] * (len(holders) + 2)
+    client.close()
+
+
+@lane("all")
+def launches_that_wait_for_long(_):
+    with_limits("pocl", BRIEF, waiting)
+
+
+ATTACKS = [compilations_at_the_first_launch, launches_that_wait_for_long]
+ATTACKS += [builds_of(driver) for driver in DRIVERS]
 ATTACKS += [builds_at(level, driver) for driver in DRIVERS for level in LEVELS]

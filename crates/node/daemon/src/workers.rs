@@ -9,6 +9,7 @@ mod groups;
 mod keys;
 mod left;
 mod sharing;
+mod strays;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -78,6 +79,8 @@ pub(crate) struct Workers {
     pub(crate) ending: bool,
     pub(crate) account: Account,
     pub(crate) sharing: Sharing,
+    /// When to look next at the core time of sessions; `None` if no kernel has a limit of time.
+    stray_look: Option<Instant>,
     /// How far the last worker is confined that became ready.
     pub(crate) confinement: Option<Report>,
     /// The level of confinement below which clients are refused.
@@ -108,8 +111,10 @@ struct Worker {
     nodes: FxHashSet<PublicKey>,
     /// The machines that it may have the daemon ask.
     asks: Asks,
-    /// Whether it was told that its session ends because of a limit.
-    is_over: bool,
+    /// When it was told that its session ends because of a limit.
+    over_since: Option<Instant>,
+    /// Its core time that nothing explains.
+    watch: strays::Watch,
 }
 
 impl Worker {
@@ -204,6 +209,7 @@ impl Workers {
             ending: false,
             account: Account::default(),
             sharing: Sharing::new(means, cores()),
+            stray_look: None,
             confinement: None,
             required,
             groups,
@@ -225,7 +231,7 @@ impl Workers {
         let refill = self.refill.next_look(self.census(), now);
         let leaving = self.groups.as_ref().ok().and_then(|groups| groups.look_again(now));
         let looks = [refill, self.line.next_note(), dying, leaving, self.sharing.next_look()];
-        starts.chain(looks.into_iter().flatten()).min()
+        starts.chain(looks.into_iter().flatten()).chain(self.stray_look).min()
     }
 
     fn census(&self) -> Census {
@@ -280,7 +286,8 @@ impl Workers {
                     level: Level::Off,
                     nodes: FxHashSet::default(),
                     asks: Asks::new(now),
-                    is_over: false,
+                    over_since: None,
+                    watch: strays::Watch::default(),
                 };
                 self.table.insert(id, worker);
                 Ok(id)

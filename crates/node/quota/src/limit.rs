@@ -147,7 +147,8 @@ impl Limit {
             }
             Self::KernelTime => {
                 "the worker watches each launch while the driver says that it runs, and then ends \
-                 the session. The time in which other sessions use the device counts, too. NOT \
+                 the session. The time in which other sessions use the device counts, too. The \
+                 daemon does the same for core time of the worker that no command explains. NOT \
                  enforced on devices of CUDA's driver, which does not say what runs"
             }
             Self::CompileTime => {

@@ -54,6 +54,7 @@ mod stream;
 mod talk;
 mod threads;
 mod trace;
+mod traffic;
 mod transport;
 mod wait;
 
@@ -89,6 +90,7 @@ pub use sender::Sender;
 pub use stream::{Leash, Stream};
 pub use threads::spawn_quiet;
 pub use trace::begin_trace_of_worker;
+pub use traffic::moved_bytes;
 pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};

@@ -9,6 +9,7 @@ pub(crate) mod allowance;
 mod backlog;
 mod builds;
 mod call;
+pub(crate) mod compiles;
 mod end_order;
 mod ends;
 mod event;
@@ -43,7 +44,7 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
 use penstock_wire::{Call as _, Frame, FrameError, Id, Status};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::builder::Rehearsals;
 use crate::node::Node;
@@ -86,6 +87,8 @@ struct Objects {
     samplers: Table<kind::Sampler, device::Sampler>,
     programs: Table<kind::Program, Arc<Program>>,
     kernels: Table<kind::Kernel, device::Kernel>,
+    /// Names of the kernels, for messages.
+    kernel_names: FxHashMap<Id<kind::Kernel>, Arc<str>>,
     views: Views,
     svm: Svm,
 }
@@ -124,12 +127,19 @@ impl Session {
                 samplers: samplers.counted(&allowance),
                 programs: programs.counted(&allowance),
                 kernels: kernels.counted(&allowance),
+                kernel_names: FxHashMap::default(),
                 views: Views::default(),
                 svm: Svm::default(),
             },
             unflushed: Vec::new(),
             stall: Stall::default(),
-            shared: SharedSession::new(sender, setup, output, allowance),
+            shared: SharedSession::new(
+                sender,
+                setup,
+                output,
+                allowance,
+                node.rehearsals().map(|it| it.limits()),
+            ),
         }
     }
 
@@ -149,6 +159,7 @@ impl Session {
     /// Serves the client until the session ends. Returns the reason: [`LinkError::Closed`] if the
     /// client closed the link.
     pub fn run(mut self, mut receiver: Receiver) -> LinkError {
+        self.shared.begin_serving();
         let error = loop {
             let patience =
                 if self.unflushed.is_empty() { Patience::Forever } else { Patience::Never };

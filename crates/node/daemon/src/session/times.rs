@@ -2,27 +2,51 @@
 
 use std::time::{Duration, Instant};
 
-use penstock_quota::{Cap, Terms};
+use penstock_device as device;
+use penstock_quota::{Account, Cap, Doing, Resource, Terms};
 use penstock_wire::Status;
 
 use super::allowance::Allowance;
+use super::compiles::{self, Taken};
+use super::launches::Looked;
 use super::shared_session::SharedSession;
+use crate::usage::Teller;
 
 /// A limit is looked at this often within its time, so a session ends at most 1/8 late.
 const LOOKS: u32 = 8;
 
+/// Time between two looks while kernels may be being compiled: a compiler takes some 100 MiB in a
+/// second. At other times the looks are those of the limits, or signs of life.
+const LOOK_COMPILES: Duration = Duration::from_millis(250);
+
 /// Longest and shortest time between two looks.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_millis(50);
+
+/// Returns how often a limit of so many seconds is looked at.
+pub(crate) fn look_every(seconds: u64) -> Duration {
+    (Duration::from_secs(seconds) / LOOKS).clamp(LOOK_MIN, LOOK_MAX)
+}
 
 /// Looks at the limits of time of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
     next: Option<Instant>,
     quiet: Quiet,
+    account: Account,
+    teller: Option<Teller>,
+    /// Memory of this process, without that of objects, when no kernel was being compiled.
+    quiet_bytes: Option<u64>,
 }
 
 impl Times {
+    /// Begins. Tells the daemon through `teller` which core time is explained.
+    pub(crate) fn new(teller: Option<Teller>, terms: &Terms, now: Instant) -> Self {
+        let mut times = Self { teller, ..Self::default() };
+        times.set(terms, now);
+        times
+    }
+
     /// Returns when to look next; `None` if no limit of time is set.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.next
@@ -32,8 +56,7 @@ impl Times {
     pub(crate) fn set(&mut self, terms: &Terms, now: Instant) {
         let caps = [&terms.kernel_time, &terms.compile_time, &terms.idle_time];
         let shortest = caps.into_iter().flatten().map(|cap| cap.max).min();
-        let every = shortest.map(|seconds| Duration::from_secs(seconds) / LOOKS);
-        self.next = every.map(|every| now + every.clamp(LOOK_MIN, LOOK_MAX));
+        self.next = shortest.map(|seconds| now + look_every(seconds));
     }
 
     /// Looks at the session, if it has begun, at the time `now`. Returns the reason if it must end,
@@ -46,14 +69,20 @@ impl Times {
     ) -> Option<String> {
         let terms = allowance.terms();
         self.set(&terms, now);
+        let looked = session.map(|it| it.launches.look(now, it.builds.running()));
+        let looked = looked.unwrap_or_default();
+        if terms.kernel_time.is_some() {
+            self.explain(session, looked.is_busy);
+        }
         let session = session?;
+        if let Some(why) = self.look_at_compiles(session, &looked, now) {
+            session.fault(Status::OUT_OF_RESOURCES, &why);
+            return Some(why);
+        }
         let is_over = |cap: &&Cap, time: Option<Duration>| {
             time.is_some_and(|time| time > Duration::from_secs(cap.max))
         };
-        let kernel = terms.kernel_time.as_ref().filter(|cap| {
-            let longest = session.launches.longest(now);
-            is_over(cap, longest)
-        });
+        let kernel = terms.kernel_time.as_ref().filter(|cap| is_over(cap, looked.longest));
         let build = terms.compile_time.as_ref();
         let build = build.filter(|cap| is_over(cap, session.builds.longest(now)));
         let idle = terms.idle_time.as_ref().filter(|cap| {
@@ -71,6 +100,51 @@ impl Times {
             over.into_iter().find_map(|(what, cap)| Some(format!("{what}: {}", cap?.said)))?;
         session.fault(Status::OUT_OF_RESOURCES, &why);
         Some(why)
+    }
+
+    /// Looks at the kernels that a driver compiles because they were launched. Returns why the
+    /// session ends, if that takes too much.
+    fn look_at_compiles(
+        &mut self,
+        session: &SharedSession,
+        looked: &Looked,
+        now: Instant,
+    ) -> Option<String> {
+        let limits = session.compile_limits?;
+        // Objects and content count in full before and after, although much of their memory may not
+        // be in use yet.
+        let of_session = session.allowance.used(Resource::DeviceMemory) + device::Staged::held();
+        let memory = crate::sys::own_memory()?;
+        if looked.submitted == 0 {
+            self.quiet_bytes = Some(memory);
+            return None;
+        }
+        let soon = now + LOOK_COMPILES;
+        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
+        let (longest, kernel) = looked.compiled.as_ref()?;
+        let before = *self.quiet_bytes.get_or_insert(memory);
+        let grown = memory.saturating_sub(before).saturating_sub(of_session);
+        let (kernels, builds) = (looked.submitted, session.builds.running());
+        let taken = Taken { longest: *longest, grown, kernels, builds };
+        compiles::excess(&limits, &taken, kernel)
+    }
+
+    /// Tells the daemon which core time is explained. Before a kernel has had this process, all of
+    /// it is.
+    fn explain(&mut self, session: Option<&SharedSession>, is_busy: bool) {
+        let Some(teller) = &self.teller else { return };
+        let Ok(used) = penstock_energy::cores::of_process(std::process::id()) else { return };
+        let doing = match session.filter(|session| session.launches.were_here()) {
+            Some(session) => Doing {
+                used,
+                served: session.served(),
+                moved: penstock_link::moved_bytes(),
+                is_busy: is_busy || !session.builds.are_idle(),
+                steps: session.launches.steps() + session.builds.begun(),
+            },
+            None => Doing { used, is_busy: true, ..Doing::default() },
+        };
+        teller.tell(self.account.look(doing));
     }
 }
 

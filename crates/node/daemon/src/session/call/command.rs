@@ -10,6 +10,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, U64, frame};
 
 use crate::session::event::Event;
+use crate::session::launches::Traits;
 use crate::session::queue::{Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
 use crate::session::table::Table;
@@ -34,6 +35,10 @@ pub(crate) struct CommandInputs<'a> {
     after_all: &'a mut bool,
     /// Whether the command is a marker or barrier that waits only for commands of its queue.
     only_marks: &'a mut bool,
+    /// What the command is, if the device works for it.
+    pub(crate) work: &'a mut Option<Traits>,
+    /// The name of the kernel that the command launches.
+    pub(crate) name: &'a mut Option<Arc<str>>,
     pub(crate) want: Want,
 }
 
@@ -60,6 +65,7 @@ impl CommandInputs<'_> {
     ) -> Result<Option<device::Event>, Status> {
         *self.after_all |= !self.listed;
         *self.only_marks = !self.listed;
+        *self.work = None;
         if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
             return enqueue(self.queue, self.waits, self.want);
         }
@@ -81,12 +87,15 @@ impl Session {
         else {
             return Ok(());
         };
-        let want = queue.want(event.is_some());
+        let watches = self.shared.watches(queue.work);
+        let want = queue.want(event.is_some() || watches);
         let waits: Vec<&device::Event> = waits.iter().collect();
         let passed = queue.pass_gate();
         let listed = !names.waits.is_empty();
         let mut after_all = queue.in_order;
         let mut only_marks = false;
+        let mut work = Some(queue.work);
+        let mut name = None;
         let inputs = CommandInputs {
             objects: &mut self.objects,
             queue: &queue.device,
@@ -94,12 +103,19 @@ impl Session {
             listed,
             after_all: &mut after_all,
             only_marks: &mut only_marks,
+            work: &mut work,
+            name: &mut name,
             want,
         };
         match passed.and_then(|()| enqueue(inputs)) {
             Ok(native) => {
                 let mut mark = if only_marks { queue.count_marker() } else { queue.count() };
                 mark.after_all = after_all;
+                if let (true, Some(native), Some(work)) = (watches, &native, work) {
+                    let builds = &self.shared.builds;
+                    let watched = native.clone();
+                    self.shared.launches.watch(watched, work, name, || builds.running());
+                }
                 match (event, native) {
                     (Some(event), Some(native)) => {
                         queue.set_last(&event);

@@ -104,8 +104,6 @@ impl Serve<to_worker::LaunchKernel> for Session {
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
         let turns = self.pass_gate(call.queue).then(|| self.shared.allowance.turns.clone());
-        let allowance = &self.shared.allowance;
-        let watched = allowance.watches_kernels().then(|| self.shared.clone());
         self.command(
             CommandIds { queue: call.queue, event: call.event, waits: with.waits },
             |inputs| {
@@ -113,15 +111,15 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let kernel = inputs.objects.kernels.get(call.kernel)?;
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
-                // Even if the client wants no event: the heaps must know the launch's end, and so
-                // must who watches its time.
-                let is_seen = watched.is_some() || turns.is_some() || !heaps.is_empty();
+                // Even if the client wants no event, the heaps must know the launch's end.
+                let is_seen = turns.is_some() || !heaps.is_empty();
                 let want = if is_seen { Want::Event } else { inputs.want };
                 let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
                 is_launched = true;
-                if let (Some(event), Some(watched)) = (&launched, watched) {
-                    watched.launches.watch(event.clone());
+                if let Some(work) = inputs.work {
+                    work.is_kernel = true;
                 }
+                *inputs.name = inputs.objects.kernel_names.get(&call.kernel).cloned();
                 if let (Some(event), Some(turns)) = (&launched, turns) {
                     turns.note_launch(event);
                 }
@@ -145,7 +143,11 @@ impl Serve<to_worker::CreateKernel> for Session {
             .map_err(|_| FrameError::BadPayload("CreateKernel"))?;
         self.objects.kernels.create(call.kernel, |_| {
             Kernel::new(self.objects.programs.get(call.program)?.device()?, &name)
-        })
+        })?;
+        if self.objects.kernels.get(call.kernel).is_ok() {
+            self.objects.kernel_names.insert(call.kernel, name.into());
+        }
+        Ok(())
     }
 }
 
@@ -156,6 +158,9 @@ impl Serve<to_worker::CloneKernel> for Session {
             .create(call.kernel, |kernels| kernels.get(call.source).and_then(Kernel::duplicate))?;
         if self.objects.kernels.get(call.kernel).is_ok() {
             self.objects.views.bind_as(call.kernel, call.source);
+            if let Some(name) = self.objects.kernel_names.get(&call.source).cloned() {
+                self.objects.kernel_names.insert(call.kernel, name);
+            }
         }
         Ok(())
     }
@@ -164,6 +169,7 @@ impl Serve<to_worker::CloneKernel> for Session {
 impl Serve<to_worker::ReleaseKernel> for Session {
     fn serve(&mut self, call: &to_worker::ReleaseKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.remove(call.kernel);
+        self.objects.kernel_names.remove(&call.kernel);
         self.objects.views.unbind(call.kernel);
         Ok(())
     }

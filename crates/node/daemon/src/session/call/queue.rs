@@ -9,6 +9,8 @@ use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf};
 
 use crate::session::Session;
+use crate::session::compiles::Line;
+use crate::session::launches::Traits;
 use crate::session::queue::{LastCommand, Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
 use crate::session::turns::Turns;
@@ -79,8 +81,11 @@ impl Serve<to_worker::CreateQueue> for Session {
         let queue = make().and_then(|device| {
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
             let timed = profiles && times == TimesOf::Commands;
-            let turn = self.objects.whole(call.device.get()).map_or(0, Turns::bit_of);
-            Ok(Queue::new(device, timed, meter, turn, self.shared.flights.clone()))
+            let part = call.device.get();
+            let whole = self.objects.whole(part)?;
+            let work = Traits::of(device.device(), Line { part, whole });
+            let flights = self.shared.flights.clone();
+            Ok(Queue::new(device, timed, meter, Turns::bit_of(whole), work, flights))
         });
         if let Ok(queue) = &queue {
             self.shared.queues.lock().insert(call.queue, queue.device.clone());

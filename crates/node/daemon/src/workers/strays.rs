@@ -1,0 +1,58 @@
+//! Core time of workers that no work for their clients explains: see `penstock_quota::Stray`.
+
+use std::time::{Duration, Instant};
+
+use penstock_quota::{Excess, Stray};
+
+use super::{State, Workers, cores};
+use crate::message::ToWorker;
+use crate::session::times::look_every;
+
+/// What the daemon knows of the stray core time of one worker.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    stray: Stray,
+    looked: Option<Instant>,
+}
+
+impl Workers {
+    /// Looks at the core time of the sessions whose kernels have a limit of time, if a look is due.
+    /// Ends those that are over it. Returns them, and why they end.
+    pub(crate) fn end_strays(&mut self, now: Instant) -> Vec<(u32, String)> {
+        let mut over = Vec::new();
+        if self.stray_look.is_some_and(|at| now < at) {
+            return over;
+        }
+        self.stray_look = None;
+        let is_at_risk = self.devices.iter().any(|device| device.is_of_host);
+        let cores = u32::try_from(cores()).unwrap_or(u32::MAX);
+        for (id, worker) in &mut self.table {
+            let limit = self.quota.ledger.kernel_time(*id).filter(|_| is_at_risk);
+            let (State::Serving(_), Some(limit), Some(usage), None) =
+                (&worker.state, limit, &worker.usage, worker.over_since)
+            else {
+                worker.watch = Watch::default();
+                continue;
+            };
+            let next = now + look_every(limit.max);
+            self.stray_look = Some(self.stray_look.map_or(next, |at| at.min(next)));
+            // A worker that has ended is noticed elsewhere.
+            let Ok(used) = penstock_energy::cores::of_process(*id) else { continue };
+            let last = worker.watch.looked.replace(now);
+            let passed = last.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+            let max = Duration::from_secs(limit.max);
+            let judged = worker.watch.stray.look(passed, used, usage.told(), (max, cores));
+            let what = match judged {
+                None => continue,
+                Some(Excess::Stray) => "a kernel has left threads that compute for too long",
+                Some(Excess::Unseen) => "the worker does not look at its limits any more",
+            };
+            let why = format!("{what}: {}", limit.said);
+            worker.over_since = Some(now);
+            // One that does not listen is killed in time.
+            _ = worker.control.send(&ToWorker::Over(why.clone()), None);
+            over.push((*id, why));
+        }
+        over
+    }
+}

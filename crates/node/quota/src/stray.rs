@@ -1,0 +1,118 @@
+//! Core time that a session takes and that no work for its client explains.
+//!
+//! On a device of the host's cores a kernel is code in the worker, and can start threads of its own
+//! that compute after its end. No driver knows them, so no event tells of them. But Linux counts
+//! the core time of the worker, and the worker knows when it works for its client. What is left is
+//! *stray*, and counts as the time of a kernel.
+//!
+//! A worker explains with an [`Account`], and its daemon judges with a [`Stray`]. A kernel that has
+//! taken over its worker can lie about the explanation, and gains nothing that its client could not
+//! have by launches of a permitted length. But it cannot keep its worker from explaining: core time
+//! that nobody has looked at ends the session, too.
+
+use std::time::Duration;
+
+/// Part of one core that is no stray time: threads of links and drivers look for more work for a
+/// while after the last one, and signs of life are sent.
+const FORGIVEN: u32 = 16;
+
+/// Core time that one byte explains that the worker's links have moved. A slow core encrypts and
+/// copies 250 MB in a second.
+const NS_PER_BYTE: u64 = 4;
+
+/// What a worker sees of itself when it looks.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Doing {
+    /// Core time of its process.
+    pub used: Duration,
+    /// Core time of the thread that serves its client.
+    pub served: Duration,
+    /// Bytes that its links have moved.
+    pub moved: u64,
+    /// Whether a device or a compiler works for its client now.
+    pub is_busy: bool,
+    /// Number of commands and builds that it has begun, or whose ends it has seen.
+    pub steps: u64,
+}
+
+/// What a worker tells its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Core time of its process when it last looked.
+    pub looked: Duration,
+    /// How much of it is stray.
+    pub stray: Duration,
+}
+
+/// Finds out in a worker which core time is stray.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// The last look, and whether something was done between the two looks before it.
+    last: Option<(Doing, bool)>,
+    stray: Duration,
+}
+
+impl Account {
+    /// Looks at the worker. All core time since the last look is explained if something was done
+    /// since then. It also is if something was done just before, because the threads of drivers
+    /// look for more work for a while.
+    pub fn look(&mut self, now: Doing) -> Told {
+        let (last, was_done) = self.last.unwrap_or((now, true));
+        let is_done = last.is_busy || now.is_busy || now.steps != last.steps;
+        if !is_done && !was_done {
+            let own = now.served.saturating_sub(last.served);
+            let moved = now.moved.saturating_sub(last.moved).saturating_mul(NS_PER_BYTE);
+            let used = now.used.saturating_sub(last.used);
+            self.stray += used.saturating_sub(own).saturating_sub(Duration::from_nanos(moved));
+        }
+        self.last = Some((now, is_done));
+        Told { looked: now.used, stray: self.stray }
+    }
+}
+
+/// Judges in the daemon what a worker tells.
+#[derive(Debug, Default)]
+pub struct Stray {
+    /// Core time of the worker at the first look.
+    began: Option<Duration>,
+    told: Duration,
+    /// Stray time that is not forgiven.
+    level: Duration,
+}
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// More stray time than a kernel may have.
+    Stray,
+    /// Its worker has not looked for so long that a kernel on all cores would be over its limit.
+    Unseen,
+}
+
+impl Stray {
+    /// Looks at a session that has taken the core time `used`, the time `passed` after the last
+    /// look. A kernel may have the time `max`, on all `cores` of the host.
+    pub fn look(
+        &mut self,
+        passed: Duration,
+        used: Duration,
+        told: Told,
+        (max, cores): (Duration, u32),
+    ) -> Option<Excess> {
+        let began = *self.began.get_or_insert(used);
+        let more = told.stray.saturating_sub(self.told);
+        self.told = self.told.max(told.stray);
+        self.level = (self.level + more).saturating_sub(passed / FORGIVEN);
+        let unseen = used.saturating_sub(told.looked.max(began));
+        if self.level > max {
+            Some(Excess::Stray)
+        } else if unseen > max.saturating_mul(cores.max(1)) {
+            Some(Excess::Unseen)
+        } else {
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
