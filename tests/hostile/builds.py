@@ -19,9 +19,9 @@ OUT_OF_ORDER = 1
 # What a daemon allows a build: seconds and MiB. Honest builds take a fraction of a second, so a
 # host that is ten times slower does not reach SHORT. Under LONG and SMALL, time ends no build.
 SHORT, LONG, SMALL = (10, 4096), (600, 4096), (600, 700)
-# Limits of compilations at the first launch. That of 800 branches takes a minute or more, and the
-# build before it a second or two.
-BRIEF, NARROW = (8, 4096), (600, 300)
+# The same for compilations at the first launch, where the client builds programs and other sessions
+# compile meanwhile. NARROW is less than the table of `tabled`.
+BRIEF, NARROW = (30, 4096), (600, 300)
 
 
 def doubled(first, depth):
@@ -167,65 +167,125 @@ def endless(node):
     wait_for(lambda: not any(map(is_alive, processes)), "the compiler works on")
 
 
-def branches(name, count):
-    """A kernel that PoCL compiles for long when it is launched, and not when it is built: each
-    branch makes the values after it depend on all before it."""
+# PoCL compiles this kernel for ever when it is launched, and not when it is built: it copies what
+# follows each barrier in a branch, which makes 2^40 copies.
+FOREVER = (
+    "kernel void big(global int *a) {\n"
+    + "if (a[1]) { a[2]++; barrier(CLK_GLOBAL_MEM_FENCE); }\n" * 40
+    + "a[3]++; }"
+)
+
+
+def tabled():
+    """A kernel with a table that is short in the source and in the built program. The driver writes
+    the table out in memory when the kernel is launched, and holds it while it compiles the
+    branches: each makes the values after it depend on all before it."""
     seed = int.from_bytes(os.urandom(2))
     lines = [
         f"if (x > {seed + 7 * n}) {{ x = x * {2 * n + 3} + a[x & 63]; }} else x ^= a[{n % 64}];"
-        for n in range(count)
+        for n in range(400)
     ]
     body = "\n".join(lines)
-    return f"kernel void {name}(global int *a) {{ int x = a[get_global_id(0)];\n{body} a[0] = x; }}"
+    return (
+        "constant int table[130000000] = {1};\nkernel void big(global int *a) {\n"
+        f"int x = a[get_global_id(0)];\n{body} a[0] = x + table[x & 0xfffff]; }}"
+    )
 
 
-def tabled(name, count):
-    """The same with a table that is short in the source and in the built program. The driver writes
-    it out in memory when the kernel is launched."""
-    table = "constant int table[130000000] = {1};\n"
-    return table + branches(name, count).replace("a[0] = x;", "a[0] = x + table[x & 0xfffff];")
+OTHERS = """
+kernel void short_one(global int *a) { a[9]++; }
+kernel void hold(global volatile int *a) {
+  if (get_group_id(0) == 0) { a[8] = 1; while (!a[7]) ; }
+}
+"""
+
+# What the client does besides. Each makes itself ready, and returns what is done again and again.
 
 
-def first_launches(node, source, limit, act):
-    """The driver compiles a kernel at its launch for longer than it may. The session ends, and
-    another one goes on."""
-    client, other = Client(node).setup(), Client(node).works()
-    kernel, words = client.kernel(source, "branches"), client.buffer(4096)
-    client.launch(kernel, mem_arg(0, words), 64)
-    client.send("Flush", client.queue)
-    end = time.monotonic() + 5 * PATIENCE_S
-    with contextlib.suppress(ConnectionError):
-        while time.monotonic() < end:
-            act(client, words)
-        raise AssertionError("the session goes on")
-    said = client.fault or client.end_of()
-    for word in ("kernel branches", "first launch", limit, "administrator"):
-        assert word in said, said
-    wait_for(lambda: not is_alive(client.worker), "the compiler works on")
-    other.works().close()
+def talking(client, _):
+    return client.ping
 
 
-def talks(client, _):
-    client.ping()
+def launching_others(client, words):
+    """Short kernels in another queue, which other threads of the driver run."""
+    short = client.kernel(OTHERS, "short_one")
+    queue, other = client.queue, client.id()
+    client.send("CreateQueue", other, client.context, 0, 0, 0, 0)
 
-
-def launches_others(client, words):
-    """Launches short kernels in another queue, which other threads of the driver run."""
-    queue, client.queue = client.queue, client.id()
-    client.send("CreateQueue", client.queue, client.context, 0, 0, 0, 0)
-    short = client.kernel("kernel void short_one(global int *a) { a[9]++; }", "short_one")
-    for _ in range(100):
+    def launch():
+        client.queue = other
         assert client.wait(client.launch(short, mem_arg(0, words))) == 0
-    client.queue = queue
+        client.queue = queue
+
+    # Compiled before the driver has more to compile.
+    launch()
+    return launch
+
+
+def holding(groups):
+    """A kernel that does not end, and has one thread of the driver. All its groups but one end at
+    once."""
+
+    def hold(client, words):
+        kernel, queue = client.kernel(OTHERS, "hold"), client.queue
+        client.send("WriteBuffer", queue, words, 0, 0, payload=bytes(4096))
+        client.queue = client.id()
+        client.send("CreateQueue", client.queue, client.context, 0, 0, 0, 0)
+        client.launch(kernel, mem_arg(0, words), groups, group=1)
+        client.send("Flush", client.queue)
+        client.queue = queue
+        wait_for(lambda: client.bytes_of(client.read(words, 4, 32)) != bytes(4), "it does not run")
+        return client.ping
+
+    return hold
+
+
+class Compiling:
+    """A session in which the driver compiles a kernel at its launch for longer than it may."""
+
+    def __init__(self, node, source, besides):
+        self.client = client = Client(node).setup()
+        self.kernel, self.words = client.kernel(source, "big"), client.buffer(4096)
+        self.act = besides(client, self.words)
+
+    def launch(self):
+        client = self.client
+        client.launch(self.kernel, mem_arg(0, self.words), 64)
+        client.send("Flush", client.queue)
+
+    def must_end(self, limit):
+        """The session ends, whatever its client does besides."""
+        end = time.monotonic() + 5 * PATIENCE_S
+        with contextlib.suppress(ConnectionError):
+            while time.monotonic() < end:
+                self.act()
+            raise AssertionError("the session goes on")
+        said = self.client.fault or self.client.end_of()
+        for word in ("kernel big", "first launch", limit, "administrator"):
+            assert word in said, said
+        wait_for(lambda: not is_alive(self.client.worker), "the compiler works on")
 
 
 def compilations_at_the_first_launch(_):
-    def attack(count, limit, act, source=branches):
-        return lambda node: first_launches(node, source("branches", count), limit, act)
+    besides = [talking, launching_others, holding(1), holding(8)]
+    if os.cpu_count() == 1:
+        # The only thread has the other kernel, and nothing is compiled.
+        besides = [talking]
 
-    with_limits("pocl", BRIEF, attack(800, "BUILD_SECONDS", talks))
-    with_limits("pocl", BRIEF, attack(800, "BUILD_SECONDS", launches_others))
-    with_limits("pocl", NARROW, attack(400, "BUILD_MIB", talks, tabled))
+    def attack(source, limit, besides):
+        def run(node):
+            other = Client(node).works()
+            sessions = [Compiling(node, source, one) for one in besides]
+            for session in sessions:
+                session.launch()
+            for session in sessions:
+                session.must_end(limit)
+            other.works().close()
+
+        return run
+
+    with_limits("pocl", BRIEF, attack(FOREVER, "BUILD_SECONDS", besides))
+    with_limits("pocl", NARROW, attack(tabled(), "BUILD_MIB", besides[::3]))
 
 
 def waiting(node):
@@ -242,7 +302,7 @@ def waiting(node):
     client.send("Flush", client.queue)
     behind = client.launch(first, mem_arg(0, words))
     gated = client.launch(second, mem_arg(0, words), waits=[never])
-    end = time.monotonic() + 2.5 * BRIEF[0]
+    end = time.monotonic() + 2.5 * SHORT[0]
     while time.monotonic() < end:
         client.ping()
         time.sleep(0.2)
@@ -257,7 +317,7 @@ def waiting(node):
 
 @lane("all")
 def launches_that_wait_for_long(_):
-    with_limits("pocl", BRIEF, waiting)
+    with_limits("pocl", SHORT, waiting)
 
 
 ATTACKS = [compilations_at_the_first_launch, launches_that_wait_for_long]

@@ -102,6 +102,19 @@ def honest(node):
     def reads():
         assert client.bytes_of(client.read(big, size)) == content
 
+    def strided_reads():
+        # Each second byte, so that a thread of the driver gathers them.
+        event, region = client.id(), (1, size // 4, 1)
+        rect = (0, 0, 0, *region, 2, size // 2)
+        client.send("ReadBufferRect", client.queue, big, event, *rect)
+        assert client.bytes_of(event) == bytes(size // 4)
+
+    def strided_writes():
+        region, some = (1, size // 4, 1), bytes(size // 4)
+        rect = (0, 0, 0, *region, 2, size // 2)
+        client.send("WriteBufferRect", client.queue, big, 0, *rect, payload=some)
+        assert client.request("Finish", client.queue)[0] == 0
+
     def fills():
         for _ in range(16):
             client.send("FillBuffer", client.queue, big, 0, 0, size, payload=bytes(4))
@@ -113,7 +126,7 @@ def honest(node):
             client.send("ReleaseMem", mem)
         client.ping()
 
-    for act in (writes, reads, fills, objects):
+    for act in (writes, reads, strided_reads, strided_writes, fills, objects):
         began = core_time_of(client.worker)
         while core_time_of(client.worker) < began + 1.2 * LIMIT_S:
             act()

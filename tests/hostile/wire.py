@@ -329,7 +329,7 @@ class Client:
         self.send("CreateKernel", kernel, program, payload=name.encode())
         return kernel
 
-    def launch(self, kernel, args=b"", items=1, event=None, **more):
+    def launch(self, kernel, args=b"", items=1, event=None, group=0, **more):
         event = self.id() if event is None else event
         self.send(
             "LaunchKernel",
@@ -344,9 +344,9 @@ class Client:
             items,
             1,
             1,
-            0,
-            0,
-            0,
+            group,
+            min(group, 1),
+            min(group, 1),
             payload=args,
             **more,
         )

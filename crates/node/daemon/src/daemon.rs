@@ -324,10 +324,7 @@ impl Daemon {
             for id in left {
                 tracing::warn!(worker = id, "a worker outlives its session and is killed");
             }
-            let over = self.workers().end_strays(Instant::now());
-            for (id, why) in over {
-                tracing::warn!(worker = id, "a session ends: {why}");
-            }
+            self.workers().end_strays(Instant::now());
             self.workers().share_devices(Instant::now());
             self.look_at_limits();
             self.desk.sweep(Instant::now());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{LinkError, Patience, Settled, Side, Stream, WorkersPart};
+use penstock_link::{LinkError, OwnThread, Patience, Settled, Side, Stream, WorkersPart};
 use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::Status;
 use penstock_wire::calls::to_worker;
@@ -211,6 +211,7 @@ fn serve(
     control: &Arc<Control>,
     output: Arc<Output>,
 ) -> io::Result<()> {
+    let _own = OwnThread::begin();
     // This thread watches for the client's end, because the serving thread may be inside a driver.
     let watched = rustix::io::fcntl_dupfd_cloexec(&client.socket, 3)?;
     let beats = client.features & feature::BEATS != 0;

@@ -24,7 +24,7 @@ mod user;
 pub use fair::{Fair, HELD_MAX, LEAD_MAX, Means, SLICE, Use};
 pub use file::{FILE_BYTES_MAX, FileError, Problem};
 pub use ledger::{Cap, Ledger, Loan, Resource, Row, Terms};
-pub use limit::{Limit, NOT_ENFORCED, NotEnforced, Unit};
+pub use limit::{Limit, NOT_ENFORCED, NotEnforced, Unit, look_every};
 pub use limits::{Limits, Origin, Rule, Scope};
 pub use refusal::Refusal;
 pub use stray::{Account, Doing, Excess, Stray, Told};

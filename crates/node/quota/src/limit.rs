@@ -1,6 +1,7 @@
 //! The kinds of limits.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +26,19 @@ pub enum Unit {
     Count,
     Bytes,
     Seconds,
+}
+
+/// A limit of time is looked at this often within its time, so a session ends at most 1/8 late.
+const LOOKS: u32 = 8;
+
+/// Longest and shortest time between two looks.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+const LOOK_MIN: Duration = Duration::from_millis(50);
+
+/// Returns how often a limit of so many seconds is looked at.
+#[must_use]
+pub fn look_every(seconds: u64) -> Duration {
+    (Duration::from_secs(seconds) / LOOKS).clamp(LOOK_MIN, LOOK_MAX)
 }
 
 /// A limit that people look for and that Penstock cannot enforce so far.

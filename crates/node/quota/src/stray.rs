@@ -16,23 +16,19 @@ use std::time::Duration;
 /// while after the last one, and signs of life are sent.
 const FORGIVEN: u32 = 16;
 
-/// Core time that one byte explains that the worker's links have moved. A slow core encrypts and
-/// copies 250 MB in a second.
-const NS_PER_BYTE: u64 = 4;
-
 /// What a worker sees of itself when it looks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Doing {
     /// Core time of its process.
     pub used: Duration,
-    /// Core time of the thread that serves its client.
-    pub served: Duration,
-    /// Bytes that its links have moved.
-    pub moved: u64,
+    /// Core time of its own threads: they are those of no driver and of no kernel.
+    pub own: Duration,
     /// Whether a device or a compiler works for its client now.
     pub is_busy: bool,
-    /// Number of commands and builds that it has begun, or whose ends it has seen.
+    /// A number that changes with each step of its client's commands and builds.
     pub steps: u64,
+    /// Bytes that are staged between its link and its devices.
+    pub staged: u64,
 }
 
 /// What a worker tells its daemon.
@@ -58,15 +54,19 @@ impl Account {
     /// look for more work for a while.
     pub fn look(&mut self, now: Doing) -> Told {
         let (last, was_done) = self.last.unwrap_or((now, true));
-        let is_done = last.is_busy || now.is_busy || now.steps != last.steps;
+        let has_moved = (now.steps, now.staged) != (last.steps, last.staged);
+        let is_done = last.is_busy || now.is_busy || has_moved;
         if !is_done && !was_done {
-            let own = now.served.saturating_sub(last.served);
-            let moved = now.moved.saturating_sub(last.moved).saturating_mul(NS_PER_BYTE);
-            let used = now.used.saturating_sub(last.used);
-            self.stray += used.saturating_sub(own).saturating_sub(Duration::from_nanos(moved));
+            let own = now.own.saturating_sub(last.own);
+            self.stray += now.used.saturating_sub(last.used).saturating_sub(own);
         }
         self.last = Some((now, is_done));
         Told { looked: now.used, stray: self.stray }
+    }
+
+    /// Notes that nobody looks for a while: the core time until the next look is explained.
+    pub fn rest(&mut self) {
+        self.last = None;
     }
 }
 
@@ -75,7 +75,9 @@ impl Account {
 pub struct Stray {
     /// Core time of the worker at the first look.
     began: Option<Duration>,
-    told: Duration,
+    /// Stray time that the worker had told at the last look. What it told before the first one
+    /// does not count.
+    told: Option<Duration>,
     /// Stray time that is not forgiven.
     level: Duration,
 }
@@ -100,8 +102,9 @@ impl Stray {
         (max, cores): (Duration, u32),
     ) -> Option<Excess> {
         let began = *self.began.get_or_insert(used);
-        let more = told.stray.saturating_sub(self.told);
-        self.told = self.told.max(told.stray);
+        let before = self.told.unwrap_or(told.stray);
+        let more = told.stray.saturating_sub(before);
+        self.told = Some(before.max(told.stray));
         self.level = (self.level + more).saturating_sub(passed / FORGIVEN);
         let unseen = used.saturating_sub(told.looked.max(began));
         if self.level > max {

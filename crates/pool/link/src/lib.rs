@@ -54,7 +54,6 @@ mod stream;
 mod talk;
 mod threads;
 mod trace;
-mod traffic;
 mod transport;
 mod wait;
 
@@ -88,9 +87,8 @@ pub use receiver::{Received, Receiver};
 pub use secure::{Enrolled, KnownClient};
 pub use sender::Sender;
 pub use stream::{Leash, Stream};
-pub use threads::spawn_quiet;
+pub use threads::{OwnThread, ThreadClock, own_time, spawn_quiet};
 pub use trace::begin_trace_of_worker;
-pub use traffic::moved_bytes;
 pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};

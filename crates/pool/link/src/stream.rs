@@ -18,7 +18,6 @@ use crate::address::Address;
 use crate::error::LinkError;
 use crate::instance::End;
 use crate::invitation::Invitation;
-use crate::traffic;
 use crate::transport::contract::{Connection, Credentials, Exposure, Rings, Side, Source, Way};
 use crate::transport::region::host::{Region, WorkersPart};
 use crate::transport::region::layout::MemoryUse;
@@ -299,9 +298,7 @@ impl Stream {
     /// # Errors
     /// Fails if the peer has hung up or vanished.
     pub fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
-        let sent = self.connection.send_now(pieces)?;
-        traffic::note(sent.unwrap_or(0));
-        Ok(sent)
+        self.connection.send_now(pieces)
     }
 
     /// Receives what is there. Returns `None` if nothing is.
@@ -309,9 +306,7 @@ impl Stream {
     /// # Errors
     /// [`LinkError::Closed`] if the peer has hung up; also fails if the peer has vanished.
     pub fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        let received = self.connection.recv_now(into)?;
-        traffic::note(received.unwrap_or(0));
-        Ok(received)
+        self.connection.recv_now(into)
     }
 
     /// Sleeps until the connection is ready or hung up. Returns `false` if the deadline passed.

@@ -101,35 +101,10 @@ pub fn of_process(pid: u32) -> Result<Duration, Error> {
     if code != 0 {
         return Err(told(io::Error::from_raw_os_error(code)));
     }
-    read_clock(clock).map_err(told)
-}
-
-/// Counts the core time of one thread of this process.
-#[derive(Clone, Copy, Debug)]
-pub struct ThreadClock(libc::clockid_t);
-
-impl ThreadClock {
-    /// Returns the clock of the thread that calls this; `None` if the system gives none.
-    #[must_use]
-    pub fn of_this_thread() -> Option<Self> {
-        let mut clock = 0;
-        // SAFETY: the thread lives, because it is the one that calls, and `clock` is ours.
-        let code = unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) };
-        (code == 0).then_some(Self(clock))
-    }
-
-    /// Returns the core time of the thread since it began; `None` if it has ended.
-    #[must_use]
-    pub fn time(self) -> Option<Duration> {
-        read_clock(self.0).ok()
-    }
-}
-
-fn read_clock(clock: libc::clockid_t) -> io::Result<Duration> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the system refuses a clock that does not exist, and `time` is ours.
+    // SAFETY: the kernel has just returned the clock, and `time` is ours.
     if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
-        return Err(io::Error::last_os_error());
+        return Err(told(io::Error::last_os_error()));
     }
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Ok(Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default()))
@@ -277,22 +252,6 @@ mod tests {
         let clock = (of_process(pid).unwrap() - clock).as_secs_f64();
         // Other tests work at the same time, and other processes may take the cores.
         assert!(usage > 0.005 && clock > 0.005, "{usage} {clock}");
-    }
-
-    #[test]
-    fn a_threads_clock_counts_this_thread_until_its_end() {
-        let (tell, told) = std::sync::mpsc::channel();
-        let thread = std::thread::spawn(move || {
-            let clock = ThreadClock::of_this_thread().unwrap();
-            let began = clock.time().unwrap();
-            while clock.time().unwrap() < began + Duration::from_millis(5) {
-                std::hint::spin_loop();
-            }
-            tell.send(clock).unwrap();
-        });
-        thread.join().unwrap();
-        let (its, ours) = (told.recv().unwrap(), ThreadClock::of_this_thread().unwrap());
-        assert!(ours.time().is_some() && its.time().is_none());
     }
 
     #[test]

@@ -1,152 +1,405 @@
-//! How long a driver compiles kernels when they are launched: decided without a driver and a clock.
+//! What a driver takes that compiles kernels when they are launched. [`Compiles`] decides without a
+//! driver and a clock.
 //!
 //! PoCL compiles a kernel for its work-group size at the first launch, on a thread of the device.
 //! The launch is `CL_QUEUED` while it waits for other commands. Then it joins the device's line,
-//! and is `CL_SUBMITTED` until the kernel itself begins. Threads take commands from the front of
-//! the line. So a launch that is submitted waits for a thread, or is being compiled. It is being
-//! compiled if one of these holds:
+//! and is `CL_SUBMITTED` until the kernel itself begins. So a launch that is submitted is being
+//! compiled, or it waits for a thread, perhaps for hours behind kernels that run. No status tells
+//! these two apart: PoCL divides a kernel among its threads, and does not say which of them still
+//! work for it. A client could hide a compilation beside a kernel that does not end.
 //!
-//! * A command that joined the line later has been taken.
-//! * Between two looks, no command of the device ran, began to run or ended: all threads compile
-//!   or have nothing to do. Which of the submitted launches they compile is not known, but each of
-//!   them for all of this time. So the time counts for all, until one of them goes on.
+//! But PoCL holds one lock while it makes code, and each build of a program needs the same lock. So
+//! the worker builds a tiny program now and then while a launch is submitted: the *probe*.
 //!
-//! The driver makes code for one kernel at a time, and the others wait. So the time is divided
-//! between builds and launches, but into few parts: more of them may not make a limit useless.
+//! * While threads only run kernels, the probe ends at once. So a launch that waits for a thread
+//!   never counts, however long it waits.
+//! * While a kernel is being compiled, the probe waits. This time counts, whatever else runs.
+//! * A probe that a busy host delays takes core time now and then. That does not count: who waits
+//!   for a lock takes none.
+//!
+//! Between two compilations the probe gets the lock, because PoCL frees the lock to link. The
+//! client's own builds hold the lock as well, and have limits of their own. So the time is divided
+//! between the launches and the builds that run, but into few parts: builds may not make a limit
+//! useless.
 
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
-use penstock_cl_sys::{CL_QUEUED, CL_SUBMITTED};
+use penstock_device as device;
+use penstock_link::{OwnThread, ThreadClock};
+use penstock_quota::look_every;
 use penstock_wire::Status;
-use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::builder::BuildLimits;
+use crate::builder::{BUILD_STACK_BYTES, BuildLimits};
 
-/// Most parts into which time is divided. With 16 threads that compile at the same time, the last
-/// one counts for five times the time of its kernel.
+/// Most parts into which time is divided, and most compilations that may each have the memory of
+/// one.
 const PARTS_MAX: usize = 4;
 
-/// A device, or a part of one: only the line of a part is in order, and only the whole device is
-/// known to have all threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Line {
-    pub(crate) part: u32,
-    pub(crate) whole: u32,
-}
+/// Time between two looks while kernels may be being compiled: a compiler takes some 100 MiB in a
+/// second. At other times the looks are those of the limits, or signs of life.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// What is known of one command's turn. Looks are numbered by their ends.
+/// Most time that one look counts, so that a pause of the whole process counts for nothing. A busy
+/// host may look four times as late as it should.
+const COUNTED_MAX: Duration = Duration::from_secs(1);
+
+/// Most characters of a kernel's name in a message.
+const NAME_MAX: usize = 64;
+
+/// The platform that compiles kernels when they are launched.
+const POCL: &str = "Portable Computing Language";
+
+/// The compiler of a session's device that compiles kernels when they are launched.
 #[derive(Debug)]
-pub(super) struct Turn {
-    line: Line,
-    is_kernel: bool,
-    /// It had not joined the line when this look had ended.
-    not_by: u64,
-    /// It had joined the line when this look ended.
-    by: Option<u64>,
-    is_taken: bool,
-    /// Time for which it was compiled.
-    spent: Duration,
+pub(crate) struct Compiler {
+    pub(super) limits: BuildLimits,
+    device: device::Device,
+    /// Where probes are built, once there was one.
+    context: OnceLock<device::Context>,
 }
 
-impl Turn {
-    /// Begins with a command that is given to the device after the look with this number.
-    pub(super) fn new(line: Line, is_kernel: bool, last: u64) -> Self {
-        Self { line, is_kernel, not_by: last, by: None, is_taken: false, spent: Duration::ZERO }
+impl Compiler {
+    /// Returns the compiler of these devices, if there is one.
+    pub(super) fn of(devices: &[device::Device], limits: BuildLimits) -> Option<Arc<Self>> {
+        let device = devices.iter().find(|it| compiles_at_launch(it))?.clone();
+        Some(Arc::new(Self { limits, device, context: OnceLock::new() }))
     }
 
-    pub(super) fn spent(&self) -> Duration {
-        self.spent
+    /// Builds a probe in a thread; `None` if the system gives no thread.
+    pub(super) fn probe(self: &Arc<Self>) -> Option<Arc<Probe>> {
+        let (compiler, probe) = (self.clone(), Arc::new(Probe::default()));
+        let of_thread = probe.clone();
+        let build = move || {
+            let _own = OwnThread::begin();
+            of_thread.clock.get_or_init(ThreadClock::of_this_thread);
+            of_thread.ended.get_or_init(|| compiler.build().is_ok());
+        };
+        let thread = thread::Builder::new().name("probe".into()).stack_size(BUILD_STACK_BYTES);
+        thread.spawn(build).ok().map(|_| probe)
     }
 
-    /// Whether it is a kernel that is submitted, and may be being compiled.
-    pub(super) fn is_submitted(&self, status: Status) -> bool {
-        self.is_kernel && status == Status(CL_SUBMITTED)
+    fn build(&self) -> Result<(), Status> {
+        let devices = std::slice::from_ref(&self.device);
+        let made = match self.context.get() {
+            Some(context) => context.clone(),
+            None => device::Context::new(self.device.platform(), devices, Box::new(|_| ()))?,
+        };
+        let context = self.context.get_or_init(|| made);
+        device::Program::with_source(context, b"kernel void probe(void) {}")?.build(devices, None)
     }
 }
 
-/// One look at all commands of a session.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
-    /// Number of looks that had ended when this one began, and when it had ended.
-    pub(super) began: u64,
-    pub(super) ended: u64,
-    /// Time since the last look.
-    pub(super) passed: Duration,
+/// A probe that is being built.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    clock: OnceLock<ThreadClock>,
+    /// Whether it has succeeded.
+    ended: OnceLock<bool>,
+}
+
+/// How far a probe has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It is being built, and has taken this core time.
+    Builds(Duration),
+    Ended,
+    Failed,
+}
+
+impl Probe {
+    pub(super) fn progress(&self) -> Progress {
+        let took = self.clock.get().map_or(Duration::ZERO, |clock| clock.time());
+        match self.ended.get() {
+            None => Progress::Builds(took),
+            Some(true) => Progress::Ended,
+            Some(false) => Progress::Failed,
+        }
+    }
+}
+
+/// Returns whether a device's driver compiles kernels in this process when they are launched.
+pub(super) fn compiles_at_launch(device: &device::Device) -> bool {
+    device.platform().name() == POCL && device.shares_host_memory()
+}
+
+/// The kernels that may be being compiled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Submitted {
+    pub(super) count: usize,
+    /// The one that joined the line first as far as is known, and when it was seen there.
+    pub(super) first: Arc<str>,
+    pub(super) since: Instant,
+}
+
+/// What is seen of a session at one moment.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    pub(super) now: Instant,
+    pub(super) submitted: Option<Submitted>,
     /// Number of builds that run.
     pub(super) builds: usize,
+    /// Memory of the process; `None` if the system does not tell it. Then only time has a limit.
+    pub(super) memory: Option<u64>,
+    /// Memory of the session's objects, and of content on its way.
+    pub(super) objects: u64,
 }
 
-/// Notes the status of each command. Returns the number of kernels that are submitted.
-pub(super) fn look(look: Look, commands: &mut [(Status, &mut Turn)]) -> usize {
-    let mut busy: FxHashSet<u32> = FxHashSet::default();
-    let mut taken: FxHashMap<Line, u64> = FxHashMap::default();
-    let mut submitted = 0;
-    for (status, turn) in &mut *commands {
-        match *status {
-            Status(CL_QUEUED) => turn.not_by = turn.not_by.max(look.began),
-            Status(CL_SUBMITTED) => submitted += usize::from(turn.is_kernel),
-            // It runs, or has ended since the last look.
-            _ => {
-                busy.insert(turn.line.whole);
-                let last = taken.entry(turn.line).or_default();
-                *last = turn.not_by.max(*last);
+/// What is known of a session's compilations.
+#[derive(Debug)]
+pub(super) struct Compiles<P> {
+    looked: Option<Instant>,
+    /// The probe that is being built, its core time, and when the last one had ended.
+    probe: Option<(P, Duration)>,
+    probed: Option<Instant>,
+    /// Time for which the probe has waited.
+    waited: Duration,
+    /// Memory of the process when nothing was being compiled.
+    quiet: Option<u64>,
+}
+
+impl<P> Default for Compiles<P> {
+    fn default() -> Self {
+        let waited = Duration::ZERO;
+        Self { looked: None, probe: None, probed: None, waited, quiet: None }
+    }
+}
+
+impl<P> Compiles<P> {
+    /// Looks at a session. Makes a probe if one is due. Returns why the session ends, if the
+    /// compilations have taken too much.
+    pub(super) fn look(
+        &mut self,
+        limits: &BuildLimits,
+        seen: &Seen,
+        make: impl FnOnce() -> Option<P>,
+        progress: impl Fn(&P) -> Progress,
+    ) -> Option<String> {
+        let last = self.looked.replace(seen.now).unwrap_or(seen.now);
+        let passed = seen.now.saturating_duration_since(last).min(COUNTED_MAX);
+        let (mut waits, mut has_ended, mut has_failed) = (false, false, false);
+        if let Some((probe, took)) = self.probe.take() {
+            match progress(&probe) {
+                Progress::Builds(now) => {
+                    waits = now == took;
+                    self.probe = Some((probe, now));
+                }
+                Progress::Ended => {
+                    has_ended = true;
+                    self.probed = Some(seen.now);
+                }
+                Progress::Failed => has_failed = true,
             }
         }
-    }
-    let part = |sharers: usize| {
-        look.passed / u32::try_from(sharers.clamp(1, PARTS_MAX)).unwrap_or(u32::MAX)
-    };
-    for (status, turn) in commands {
-        if !turn.is_submitted(*status) {
-            continue;
+        if has_ended || seen.submitted.is_none() {
+            self.waited = Duration::ZERO;
+            self.quiet = seen.memory;
         }
-        let Some(by) = turn.by else {
-            turn.by = Some(look.ended);
-            continue;
-        };
-        // One look more than needed: a driver that is interrupted may say that a command is
-        // submitted before the command joins the line.
-        turn.is_taken |= taken.get(&turn.line).is_some_and(|not_by| *not_by > by);
-        if turn.is_taken {
-            turn.spent += part(submitted + look.builds);
-        } else if busy.contains(&turn.line.whole) {
-            turn.spent = Duration::ZERO;
+        let submitted = seen.submitted.as_ref()?;
+        let rests_since = self.probed.map_or(submitted.since, |at| at.max(submitted.since));
+        let rested = seen.now.saturating_duration_since(rests_since);
+        if self.probe.is_none() && rested >= look_every(limits.seconds_max) {
+            self.probe = make().map(|probe| (probe, Duration::ZERO));
+            // A probe that has failed, or has no thread, tells nothing, and the time counts: the
+            // client may have caused the failure.
+            waits = self.probe.is_none() || has_failed;
+        }
+        if waits {
+            let parts = (1 + seen.builds).min(PARTS_MAX);
+            self.waited += passed / u32::try_from(parts).unwrap_or(u32::MAX);
+        }
+        self.excess(limits, seen, submitted)
+    }
+
+    fn excess(
+        &mut self,
+        limits: &BuildLimits,
+        seen: &Seen,
+        submitted: &Submitted,
+    ) -> Option<String> {
+        let grown = seen.memory.map_or(0, |memory| {
+            // Objects and content count in full, although much of their memory may have been in use
+            // before.
+            memory.saturating_sub(*self.quiet.get_or_insert(memory)).saturating_sub(seen.objects)
+        });
+        let parts = (submitted.count + seen.builds).clamp(1, PARTS_MAX) as u64;
+        let (most, took) = (limits.bytes_max >> 20, grown >> 20);
+        let (what, setting) = if self.waited > Duration::from_secs(limits.seconds_max) {
+            (format!("for longer than {} s", limits.seconds_max), "PENSTOCK_BUILD_SECONDS")
+        } else if grown > limits.bytes_max.saturating_mul(parts) {
+            (format!("and took {took} MiB for it, and may take {most} MiB"), "PENSTOCK_BUILD_MIB")
         } else {
-            turn.spent += part(1 + look.builds);
-        }
+            return None;
+        };
+        let name: String = submitted.first.chars().take(NAME_MAX).collect();
+        Some(format!(
+            "the driver compiled the kernel {name} at its first launch {what}: make the kernel \
+             smaller, or ask the administrator of the node to raise {setting} for its daemon"
+        ))
     }
-    submitted
-}
-
-/// What compilations have taken.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Taken {
-    /// The longest time of a kernel.
-    pub(super) longest: Duration,
-    /// Memory of the process, without that of objects and content, beyond what it had before.
-    pub(super) grown: u64,
-    /// Number of kernels that are submitted, and of builds that run.
-    pub(super) kernels: usize,
-    pub(super) builds: usize,
-}
-
-/// Returns why the session ends, if the compilations have taken too much. `kernel` is the one that
-/// has taken longest.
-pub(super) fn excess(limits: &BuildLimits, taken: &Taken, kernel: &str) -> Option<String> {
-    let (most, grown) = (limits.bytes_max >> 20, taken.grown >> 20);
-    let parts = taken.builds + taken.kernels.clamp(1, PARTS_MAX);
-    let (what, setting) = if taken.longest > Duration::from_secs(limits.seconds_max) {
-        (format!("for longer than {} s", limits.seconds_max), "PENSTOCK_BUILD_SECONDS")
-    } else if taken.grown > limits.bytes_max.saturating_mul(parts as u64) {
-        (format!("and took {grown} MiB for it, and may take {most} MiB"), "PENSTOCK_BUILD_MIB")
-    } else {
-        return None;
-    };
-    Some(format!(
-        "the driver compiled the kernel {kernel} at its first launch {what}: make the kernel \
-         smaller, or ask the administrator of the node to raise {setting} for its daemon"
-    ))
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    const LIMITS: BuildLimits = BuildLimits { seconds_max: 8, bytes_max: 300 << 20 };
+
+    /// A session, its looks, and a driver whose lock is free or not. A probe is the number of the
+    /// look that made it.
+    struct Driver {
+        compiles: Compiles<usize>,
+        seen: Seen,
+        is_free: bool,
+        /// Whether the host is so busy that probes do not end, although the lock is free.
+        is_slow: bool,
+        looks: usize,
+        probes: usize,
+    }
+
+    impl Driver {
+        fn new() -> Self {
+            let now = Instant::now();
+            let submitted = Some(Submitted { count: 1, first: "k".into(), since: now });
+            let seen = Seen { now, submitted, builds: 0, memory: Some(100 << 20), objects: 0 };
+            let compiles = Compiles::default();
+            Self { compiles, seen, is_free: false, is_slow: false, looks: 0, probes: 0 }
+        }
+
+        fn step(&mut self, passed: Duration) -> Option<String> {
+            self.seen.now += passed;
+            self.looks += 1;
+            let Self { compiles, seen, is_free, is_slow, looks, probes } = self;
+            let make = || {
+                *probes += 1;
+                Some(*looks)
+            };
+            let progress = |made: &usize| match (*is_slow, *is_free) {
+                (true, _) => Progress::Builds(Duration::from_micros((*looks - made) as u64)),
+                (false, true) => Progress::Ended,
+                (false, false) => Progress::Builds(Duration::from_millis(1)),
+            };
+            compiles.look(&LIMITS, seen, make, progress)
+        }
+
+        /// Looks for so many seconds. Returns after how many the session ends, and why.
+        fn run(&mut self, seconds: u64) -> Option<(u64, String)> {
+            (0..4 * seconds).find_map(|look| Some((look / 4, self.step(LOOK_EVERY)?)))
+        }
+    }
+
+    fn must_end(ended: Option<(u64, String)>, after: std::ops::Range<u64>, words: &[&str]) {
+        let (seconds, why) = ended.expect("the session goes on");
+        assert!(after.contains(&seconds), "{seconds} s");
+        assert!(words.iter().chain(&["the kernel k "]).all(|word| why.contains(word)), "{why}");
+    }
+
+    const LATE: [&str; 2] = ["longer than 8 s", "raise PENSTOCK_BUILD_SECONDS"];
+
+    #[test]
+    fn a_compilation_ends_the_session_whatever_else_runs() {
+        must_end(Driver::new().run(100), 8..11, &LATE);
+    }
+
+    #[test]
+    fn a_launch_that_waits_for_a_thread_waits_for_any_time() {
+        let mut driver = Driver { is_free: true, ..Driver::new() };
+        assert_eq!(driver.run(100_000), None);
+        // One probe in an eighth of the limit.
+        assert!((50_000..100_000).contains(&driver.probes), "{}", driver.probes);
+        driver.is_free = false;
+        must_end(driver.run(100), 8..12, &LATE);
+    }
+
+    #[test]
+    fn a_busy_host_is_no_compilation() {
+        let mut driver = Driver { is_slow: true, ..Driver::new() };
+        assert_eq!(driver.run(100_000), None);
+        driver.is_slow = false;
+        must_end(driver.run(100), 7..11, &LATE);
+    }
+
+    #[test]
+    fn compilations_one_after_the_other_have_each_the_time_of_one() {
+        let mut driver = Driver::new();
+        for _ in 0..100 {
+            driver.is_free = false;
+            assert_eq!(driver.run(7), None);
+            driver.is_free = true;
+            assert_eq!(driver.run(1), None);
+        }
+    }
+
+    #[test]
+    fn builds_have_their_part_of_the_time_and_no_more() {
+        let mut driver = Driver::new();
+        driver.seen.builds = 1;
+        must_end(driver.run(100), 16..20, &LATE);
+        let mut driver = Driver::new();
+        driver.seen.builds = 100;
+        must_end(driver.run(100), 32..36, &LATE);
+    }
+
+    #[test]
+    fn a_pause_of_the_process_is_no_compilation() {
+        let mut driver = Driver::new();
+        assert_eq!(driver.run(3), None);
+        for _ in 0..3 {
+            assert_eq!(driver.step(Duration::from_secs(100_000)), None);
+        }
+    }
+
+    #[test]
+    fn probes_that_fail_or_have_no_thread_hide_nothing() {
+        for probe in [None, Some(0)] {
+            let Driver { mut compiles, mut seen, .. } = Driver::new();
+            let ended = (0..100).find(|_| {
+                seen.now += Duration::from_secs(1);
+                compiles.look(&LIMITS, &seen, || probe, |_| Progress::Failed).is_some()
+            });
+            assert!(ended.is_some_and(|seconds| seconds < 11), "{ended:?}");
+        }
+    }
+
+    #[test]
+    fn memory_counts_from_the_first_look_on_and_without_objects() {
+        let mut driver = Driver::new();
+        assert_eq!(driver.step(LOOK_EVERY), None);
+        driver.seen.memory = Some(401 << 20);
+        driver.seen.objects = 1 << 20;
+        assert_eq!(driver.step(LOOK_EVERY), None);
+        driver.seen.objects = 0;
+        let why = driver.step(LOOK_EVERY).map(|why| (0, why));
+        let words = ["took 301 MiB for it, and may take 300 MiB", "raise PENSTOCK_BUILD_MIB"];
+        must_end(why, 0..1, &words);
+        // Each of several kernels may have as much, but not each of many.
+        for (count, mib, is_over) in [(2, 700, false), (4, 1300, false), (400, 1301, true)] {
+            driver.seen.submitted.as_mut().unwrap().count = count;
+            driver.seen.memory = Some(mib << 20);
+            assert_eq!(driver.step(LOOK_EVERY).is_some(), is_over, "{count}");
+        }
+        driver.seen.memory = None;
+        assert_eq!(driver.step(LOOK_EVERY), None);
+    }
+
+    #[test]
+    fn memory_that_stays_after_a_compilation_belongs_to_no_other_one() {
+        let mut driver = Driver::new();
+        for mib in 0..100 {
+            driver.is_free = false;
+            driver.seen.memory = Some((100 + 200 * mib) << 20);
+            assert_eq!(driver.run(3), None, "{mib}");
+            driver.is_free = true;
+            assert_eq!(driver.run(3), None, "{mib}");
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut() {
+        let mut driver = Driver::new();
+        driver.seen.submitted.as_mut().unwrap().first = "ä".repeat(100_000).into();
+        let (_, why) = driver.run(100).unwrap();
+        assert!(why.contains(&format!(" {} ", "ä".repeat(NAME_MAX))) && why.len() < 500, "{why}");
+    }
+}

@@ -33,7 +33,7 @@ pub(crate) struct Queue {
     pub(crate) timed: bool,
     /// Its device's bit at the gate before launches.
     pub(crate) turn: u64,
-    /// What its commands are that are no kernels.
+    /// What its commands are.
     pub(crate) work: Traits,
     /// Number of the last command given to the device.
     serial: u64,

@@ -2,12 +2,11 @@
 
 use std::fmt::{self, Display};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
-use penstock_energy::cores::ThreadClock;
 use penstock_link::{Body, LinkError, Outbox, Sender};
 use penstock_process::Lock;
 use penstock_quota::Resource;
@@ -18,17 +17,17 @@ use rustc_hash::FxHashMap;
 
 use super::allowance::{Allowance, Refused};
 use super::builds::Builds;
+use super::compiles::Compiler;
 use super::event::Events;
 use super::flights::Flights;
 use super::grant::Grants;
 use super::headers::HeaderFolder;
 use super::heap::{self, Heaps};
-use super::launches::{Launches, Traits};
+use super::launches::Launches;
 use super::output::Output;
 use super::peer::{PeerSetup, Peers};
 use super::rest::Probes;
 use super::transfer::Transfers;
-use crate::builder::BuildLimits;
 use crate::log::Throttle;
 
 /// Time that the reason of a session's end has to reach the client.
@@ -55,10 +54,8 @@ pub struct SharedSession {
     pub(super) flights: Arc<Flights>,
     /// The commands that are watched.
     pub(crate) launches: Launches,
-    /// What a driver may take that compiles a kernel when it is launched.
-    pub(crate) compile_limits: Option<BuildLimits>,
-    /// Core time of the session's thread.
-    clock: OnceLock<ThreadClock>,
+    /// The compiler that works when kernels are launched, if it has limits.
+    pub(super) compiler: Option<Arc<Compiler>>,
     pub(super) probes: Probes,
     /// Number of frames that the client has sent.
     frames: AtomicU64,
@@ -76,7 +73,7 @@ impl SharedSession {
         setup: PeerSetup,
         output: Option<Arc<Output>>,
         allowance: Arc<Allowance>,
-        compile_limits: Option<BuildLimits>,
+        compiler: Option<Arc<Compiler>>,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {
             outbox: Arc::new(Outbox::new(sender)),
@@ -93,8 +90,7 @@ impl SharedSession {
             allowance,
             flights: Arc::default(),
             launches: Launches::default(),
-            compile_limits,
-            clock: OnceLock::new(),
+            compiler,
             probes: Probes::default(),
             frames: AtomicU64::new(0),
             headers: Arc::default(),
@@ -165,22 +161,9 @@ impl SharedSession {
         self.frames.store(self.frames() + 1, Ordering::Relaxed);
     }
 
-    /// Returns whether the commands of a queue must be watched.
-    pub(super) fn watches(&self, work: Traits) -> bool {
-        let compiles = work.compiles_in.is_some() && self.compile_limits.is_some();
-        compiles || self.allowance.watches_kernels()
-    }
-
-    /// From now on, the calling thread is the session's.
-    pub(super) fn begin_serving(&self) {
-        if let Some(clock) = ThreadClock::of_this_thread() {
-            self.clock.get_or_init(|| clock);
-        }
-    }
-
-    /// Returns the core time of the session's thread.
-    pub(crate) fn served(&self) -> Duration {
-        self.clock.get().and_then(|clock| clock.time()).unwrap_or_default()
+    /// Returns a number that changes with each step of the session's commands and builds.
+    pub(super) fn steps(&self) -> u64 {
+        self.flights.steps() + self.launches.steps() + self.builds.begun()
     }
 
     /// Returns the number of frames that the client has sent.

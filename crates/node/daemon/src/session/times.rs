@@ -1,32 +1,16 @@
 //! The limits of time of a session: when they are looked at, and which one is exceeded.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
-use penstock_quota::{Account, Cap, Doing, Resource, Terms};
+use penstock_quota::{Account, Cap, Doing, Resource, Terms, look_every};
 use penstock_wire::Status;
 
 use super::allowance::Allowance;
-use super::compiles::{self, Taken};
-use super::launches::Looked;
+use super::compiles::{self, Compiles, Probe, Seen, Submitted};
 use super::shared_session::SharedSession;
 use crate::usage::Teller;
-
-/// A limit is looked at this often within its time, so a session ends at most 1/8 late.
-const LOOKS: u32 = 8;
-
-/// Time between two looks while kernels may be being compiled: a compiler takes some 100 MiB in a
-/// second. At other times the looks are those of the limits, or signs of life.
-const LOOK_COMPILES: Duration = Duration::from_millis(250);
-
-/// Longest and shortest time between two looks.
-const LOOK_MAX: Duration = Duration::from_secs(10);
-const LOOK_MIN: Duration = Duration::from_millis(50);
-
-/// Returns how often a limit of so many seconds is looked at.
-pub(crate) fn look_every(seconds: u64) -> Duration {
-    (Duration::from_secs(seconds) / LOOKS).clamp(LOOK_MIN, LOOK_MAX)
-}
 
 /// Looks at the limits of time of one session.
 #[derive(Debug, Default)]
@@ -34,9 +18,9 @@ pub(crate) struct Times {
     next: Option<Instant>,
     quiet: Quiet,
     account: Account,
+    unwatched: Unwatched,
     teller: Option<Teller>,
-    /// Memory of this process, without that of objects, when no kernel was being compiled.
-    quiet_bytes: Option<u64>,
+    compiles: Compiles<Arc<Probe>>,
 }
 
 impl Times {
@@ -69,20 +53,23 @@ impl Times {
     ) -> Option<String> {
         let terms = allowance.terms();
         self.set(&terms, now);
-        let looked = session.map(|it| it.launches.look(now, it.builds.running()));
-        let looked = looked.unwrap_or_default();
-        if terms.kernel_time.is_some() {
-            self.explain(session, looked.is_busy);
+        let looked = session.map(|it| it.launches.look(now)).unwrap_or_default();
+        match &terms.kernel_time {
+            Some(_) => self.explain(session, looked.is_busy),
+            None => {
+                self.account.rest();
+                self.unwatched = Unwatched::Given;
+            }
         }
-        let session = session?;
-        if let Some(why) = self.look_at_compiles(session, &looked, now) {
+        let (session, longest) = (session?, looked.longest);
+        if let Some(why) = self.look_at_compiles(session, looked.submitted, now) {
             session.fault(Status::OUT_OF_RESOURCES, &why);
             return Some(why);
         }
         let is_over = |cap: &&Cap, time: Option<Duration>| {
             time.is_some_and(|time| time > Duration::from_secs(cap.max))
         };
-        let kernel = terms.kernel_time.as_ref().filter(|cap| is_over(cap, looked.longest));
+        let kernel = terms.kernel_time.as_ref().filter(|cap| is_over(cap, longest));
         let build = terms.compile_time.as_ref();
         let build = build.filter(|cap| is_over(cap, session.builds.longest(now)));
         let idle = terms.idle_time.as_ref().filter(|cap| {
@@ -102,49 +89,72 @@ impl Times {
         Some(why)
     }
 
-    /// Looks at the kernels that a driver compiles because they were launched. Returns why the
-    /// session ends, if that takes too much.
+    /// Looks at the kernels that a driver may be compiling because they were launched. Returns why
+    /// the session ends, if that takes too much.
     fn look_at_compiles(
         &mut self,
         session: &SharedSession,
-        looked: &Looked,
+        submitted: Option<Submitted>,
         now: Instant,
     ) -> Option<String> {
-        let limits = session.compile_limits?;
-        // Objects and content count in full before and after, although much of their memory may not
-        // be in use yet.
-        let of_session = session.allowance.used(Resource::DeviceMemory) + device::Staged::held();
-        let memory = crate::sys::own_memory()?;
-        if looked.submitted == 0 {
-            self.quiet_bytes = Some(memory);
-            return None;
+        let compiler = session.compiler.as_ref()?;
+        if submitted.is_some() {
+            let soon = now + compiles::LOOK_EVERY;
+            self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
         }
-        let soon = now + LOOK_COMPILES;
-        self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
-        let (longest, kernel) = looked.compiled.as_ref()?;
-        let before = *self.quiet_bytes.get_or_insert(memory);
-        let grown = memory.saturating_sub(before).saturating_sub(of_session);
-        let (kernels, builds) = (looked.submitted, session.builds.running());
-        let taken = Taken { longest: *longest, grown, kernels, builds };
-        compiles::excess(&limits, &taken, kernel)
+        let of_objects = session.allowance.used(Resource::DeviceMemory);
+        let seen = Seen {
+            now,
+            submitted,
+            builds: session.builds.running(),
+            memory: crate::sys::own_memory(),
+            objects: of_objects + device::Staged::held(),
+        };
+        self.compiles.look(&compiler.limits, &seen, || compiler.probe(), |it| it.progress())
     }
 
     /// Tells the daemon which core time is explained. Before a kernel has had this process, all of
     /// it is.
     fn explain(&mut self, session: Option<&SharedSession>, is_busy: bool) {
         let Some(teller) = &self.teller else { return };
+        let own = penstock_link::own_time();
         let Ok(used) = penstock_energy::cores::of_process(std::process::id()) else { return };
         let doing = match session.filter(|session| session.launches.were_here()) {
             Some(session) => Doing {
                 used,
-                served: session.served(),
-                moved: penstock_link::moved_bytes(),
-                is_busy: is_busy || !session.builds.are_idle(),
-                steps: session.launches.steps() + session.builds.begun(),
+                own,
+                is_busy: is_busy || !session.builds.are_idle() || self.unwatched.may_run(session),
+                steps: session.steps(),
+                staged: device::Staged::held(),
             },
             None => Doing { used, is_busy: true, ..Doing::default() },
         };
         teller.tell(self.account.look(doing));
+    }
+}
+
+/// What is known of the commands that were given while kernels had no limit of time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Unwatched {
+    #[default]
+    Ended,
+    Given,
+    /// The queues have been asked whether they have ended.
+    Asked,
+}
+
+impl Unwatched {
+    /// Returns whether some of them may still run.
+    fn may_run(&mut self, session: &SharedSession) -> bool {
+        *self = match *self {
+            Self::Given => {
+                session.probe_queues();
+                Self::Asked
+            }
+            Self::Asked if !session.is_at_rest() => Self::Asked,
+            _ => Self::Ended,
+        };
+        *self != Self::Ended
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use penstock_quota::{Excess, Stray};
+use penstock_quota::{Excess, Stray, look_every};
 
 use super::{State, Workers, cores};
 use crate::message::ToWorker;
-use crate::session::times::look_every;
 
 /// What the daemon knows of the stray core time of one worker.
 #[derive(Debug, Default)]
@@ -17,17 +16,16 @@ pub(super) struct Watch {
 
 impl Workers {
     /// Looks at the core time of the sessions whose kernels have a limit of time, if a look is due.
-    /// Ends those that are over it. Returns them, and why they end.
-    pub(crate) fn end_strays(&mut self, now: Instant) -> Vec<(u32, String)> {
-        let mut over = Vec::new();
-        if self.stray_look.is_some_and(|at| now < at) {
-            return over;
+    /// Ends those that are over it. Only kernels on the host's cores can leave threads there.
+    pub(crate) fn end_strays(&mut self, now: Instant) {
+        let is_at_risk = self.devices.iter().any(|device| device.is_of_host);
+        if !is_at_risk || self.stray_look.is_some_and(|at| now < at) {
+            return;
         }
         self.stray_look = None;
-        let is_at_risk = self.devices.iter().any(|device| device.is_of_host);
         let cores = u32::try_from(cores()).unwrap_or(u32::MAX);
         for (id, worker) in &mut self.table {
-            let limit = self.quota.ledger.kernel_time(*id).filter(|_| is_at_risk);
+            let limit = self.quota.ledger.kernel_time(*id);
             let (State::Serving(_), Some(limit), Some(usage), None) =
                 (&worker.state, limit, &worker.usage, worker.over_since)
             else {
@@ -48,11 +46,10 @@ impl Workers {
                 Some(Excess::Unseen) => "the worker does not look at its limits any more",
             };
             let why = format!("{what}: {}", limit.said);
+            tracing::warn!(worker = id, "a session ends: {why}");
             worker.over_since = Some(now);
             // One that does not listen is killed in time.
-            _ = worker.control.send(&ToWorker::Over(why.clone()), None);
-            over.push((*id, why));
+            _ = worker.control.send(&ToWorker::Over(why), None);
         }
-        over
     }
 }

@@ -11,10 +11,11 @@ const CORES: u32 = 2;
 /// What the worker does in one look's time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Step {
-    /// Core time for its client's commands and builds.
+    /// Core time for its client's commands and builds, and of its own threads.
     commands: Duration,
-    served: Duration,
-    moved: u64,
+    own: Duration,
+    /// Core time of a driver's threads that move pieces of content.
+    pieces: Duration,
     /// Core time of threads that a kernel has left.
     left: Duration,
     /// Whether a command still runs at the end of the time.
@@ -31,10 +32,9 @@ struct Session {
 
 impl Session {
     fn step(&mut self, step: Step) -> Option<Excess> {
-        let of_links = Duration::from_nanos(step.moved);
-        self.doing.used += step.commands + step.served + step.left + of_links;
-        self.doing.served += step.served;
-        self.doing.moved += step.moved;
+        self.doing.used += step.commands + step.own + step.left + step.pieces;
+        self.doing.own += step.own;
+        self.doing.staged += u64::from(!step.pieces.is_zero());
         self.doing.steps += u64::from(!step.commands.is_zero());
         self.doing.is_busy = step.is_busy;
         self.told = self.account.look(self.doing);
@@ -65,18 +65,18 @@ fn a_thread_that_outlives_its_kernel_has_the_time_of_a_kernel() {
 fn a_client_that_talks_hides_nothing() {
     let mut session = Session::default();
     session.step(launch(false));
-    let talks = Step { left: LOOK, served: LOOK / 3, moved: 100_000, ..Step::default() };
+    let talks = Step { left: LOOK, own: LOOK / 3, ..Step::default() };
     assert_eq!(session.run(12, talks).map(|(_, why)| why), Some(Excess::Stray));
 }
 
 #[test]
 fn commands_and_content_take_any_time() {
     let mut session = Session::default();
-    // One long command, then many short ones, then content that encrypting threads move.
+    // One long command, then many short ones, then content that own threads and drivers move.
     assert_eq!(session.run(1_000, Step { is_busy: true, ..launch(true) }), None);
     assert_eq!(session.run(1_000, launch(false)), None);
     assert_eq!(session.step(Step::default()), None);
-    let moves = Step { moved: 375_000_000, served: LOOK, ..Step::default() };
+    let moves = Step { pieces: LOOK, own: LOOK, ..Step::default() };
     assert_eq!(session.run(1_000, moves), None);
     assert_eq!(session.told.stray, Duration::ZERO);
 }
@@ -116,19 +116,41 @@ fn what_a_worker_took_before_its_session_does_not_count() {
     assert_eq!(stray.look(LOOK, used + LOOK, Told::default(), (MAX, CORES)), None);
 }
 
+#[test]
+fn a_limit_that_comes_back_judges_only_what_follows() {
+    let mut session = Session::default();
+    session.step(launch(false));
+    session.run(8, Step { left: LOOK, ..Step::default() });
+    // No limit: the daemon forgets the session, and the worker does not look.
+    (session.stray, session.doing.used) = (Stray::default(), session.doing.used + 100 * MAX);
+    session.account.rest();
+    assert_eq!(session.run(7, Step { left: LOOK, ..Step::default() }), None);
+    let end = session.run(4, Step { left: LOOK, ..Step::default() });
+    assert_eq!(end.map(|(_, why)| why), Some(Excess::Stray));
+    // It may go and come back often.
+    let mut session = Session::default();
+    session.step(launch(false));
+    for _ in 0..100 {
+        assert_eq!(session.run(4, Step { left: LOOK, ..Step::default() }), None);
+        session.doing.used += 100 * MAX;
+        session.stray = Stray::default();
+        session.account.rest();
+    }
+}
+
 proptest! {
     /// Whatever a session does for its client, and with 5 % of a core beside that, it goes on.
     #[test]
     fn honest_sessions_go_on(
-        steps in prop::collection::vec((any::<bool>(), any::<bool>(), 0..1_000_u64), 1..500),
+        steps in prop::collection::vec((any::<bool>(), any::<bool>(), any::<bool>()), 1..500),
     ) {
         let mut session = Session::default();
-        for (has_commands, is_busy, kilobytes) in steps {
+        for (has_commands, is_busy, has_pieces) in steps {
             let commands = if has_commands { LOOK * CORES } else { Duration::ZERO };
             // A command that runs at a look has begun before it.
             let is_busy = is_busy && has_commands;
-            let (served, moved) = (LOOK / 2, kilobytes * 1_000);
-            let step = Step { commands, served, moved, left: LOOK / 20, is_busy };
+            let pieces = if has_pieces { LOOK } else { Duration::ZERO };
+            let step = Step { commands, own: LOOK / 2, pieces, left: LOOK / 20, is_busy };
             prop_assert_eq!(session.step(step), None);
         }
     }
@@ -137,13 +159,13 @@ proptest! {
     /// whatever was before.
     #[test]
     fn threads_that_stay_end_their_session(
-        before in prop::collection::vec((any::<bool>(), 0..1_000_u64), 0..50),
+        before in prop::collection::vec((any::<bool>(), any::<bool>()), 0..50),
     ) {
         let mut session = Session::default();
-        for (has_commands, kilobytes) in before {
-            let commands = if has_commands { LOOK } else { Duration::ZERO };
-            let moved = kilobytes * 1_000;
-            prop_assert_eq!(session.step(Step { commands, moved, ..Step::default() }), None);
+        for (has_commands, has_pieces) in before {
+            let time = |is_there| if is_there { LOOK } else { Duration::ZERO };
+            let (commands, pieces) = (time(has_commands), time(has_pieces));
+            prop_assert_eq!(session.step(Step { commands, pieces, ..Step::default() }), None);
         }
         let end = session.run(11, Step { left: LOOK, ..Step::default() });
         prop_assert_eq!(end.map(|(_, why)| why), Some(Excess::Stray));

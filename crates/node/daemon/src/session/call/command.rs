@@ -10,7 +10,6 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, U64, frame};
 
 use crate::session::event::Event;
-use crate::session::launches::Traits;
 use crate::session::queue::{Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
 use crate::session::table::Table;
@@ -35,11 +34,18 @@ pub(crate) struct CommandInputs<'a> {
     after_all: &'a mut bool,
     /// Whether the command is a marker or barrier that waits only for commands of its queue.
     only_marks: &'a mut bool,
-    /// What the command is, if the device works for it.
-    pub(crate) work: &'a mut Option<Traits>,
-    /// The name of the kernel that the command launches.
-    pub(crate) name: &'a mut Option<Arc<str>>,
+    /// How the command is watched.
+    pub(crate) watch: &'a mut Watch,
     pub(crate) want: Want,
+}
+
+/// How a command is watched.
+pub(crate) struct Watch {
+    /// Whether it is watched, so that its event must be seen, and whether each kernel is.
+    pub(crate) is_on: bool,
+    pub(crate) is_on_for_kernels: bool,
+    /// The name of the kernel that it launches.
+    pub(crate) kernel: Option<Arc<str>>,
 }
 
 impl CommandInputs<'_> {
@@ -65,7 +71,8 @@ impl CommandInputs<'_> {
     ) -> Result<Option<device::Event>, Status> {
         *self.after_all |= !self.listed;
         *self.only_marks = !self.listed;
-        *self.work = None;
+        // The device does not work for it.
+        self.watch.is_on = false;
         if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
             return enqueue(self.queue, self.waits, self.want);
         }
@@ -87,15 +94,15 @@ impl Session {
         else {
             return Ok(());
         };
-        let watches = self.shared.watches(queue.work);
-        let want = queue.want(event.is_some() || watches);
+        let is_on = self.shared.allowance.watches_kernels();
+        let is_on_for_kernels = queue.work.compiles && self.shared.compiler.is_some();
+        let mut watch = Watch { is_on, is_on_for_kernels, kernel: None };
+        let want = queue.want(event.is_some() || is_on);
         let waits: Vec<&device::Event> = waits.iter().collect();
         let passed = queue.pass_gate();
         let listed = !names.waits.is_empty();
         let mut after_all = queue.in_order;
         let mut only_marks = false;
-        let mut work = Some(queue.work);
-        let mut name = None;
         let inputs = CommandInputs {
             objects: &mut self.objects,
             queue: &queue.device,
@@ -103,18 +110,15 @@ impl Session {
             listed,
             after_all: &mut after_all,
             only_marks: &mut only_marks,
-            work: &mut work,
-            name: &mut name,
+            watch: &mut watch,
             want,
         };
         match passed.and_then(|()| enqueue(inputs)) {
             Ok(native) => {
                 let mut mark = if only_marks { queue.count_marker() } else { queue.count() };
                 mark.after_all = after_all;
-                if let (true, Some(native), Some(work)) = (watches, &native, work) {
-                    let builds = &self.shared.builds;
-                    let watched = native.clone();
-                    self.shared.launches.watch(watched, work, name, || builds.running());
+                if let Some(native) = native.as_ref().filter(|_| watch.is_on) {
+                    self.shared.launches.watch(native.clone(), queue.work, watch.kernel);
                 }
                 match (event, native) {
                     (Some(event), Some(native)) => {

@@ -111,15 +111,14 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let kernel = inputs.objects.kernels.get(call.kernel)?;
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
-                // Even if the client wants no event, the heaps must know the launch's end.
-                let is_seen = turns.is_some() || !heaps.is_empty();
+                inputs.watch.is_on |= inputs.watch.is_on_for_kernels;
+                inputs.watch.kernel = inputs.objects.kernel_names.get(&call.kernel).cloned();
+                // Even if the client wants no event: the heaps must know the launch's end, and so
+                // must who watches it.
+                let is_seen = inputs.watch.is_on || turns.is_some() || !heaps.is_empty();
                 let want = if is_seen { Want::Event } else { inputs.want };
                 let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
                 is_launched = true;
-                if let Some(work) = inputs.work {
-                    work.is_kernel = true;
-                }
-                *inputs.name = inputs.objects.kernel_names.get(&call.kernel).cloned();
                 if let (Some(event), Some(turns)) = (&launched, turns) {
                     turns.note_launch(event);
                 }

@@ -9,7 +9,6 @@ use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf};
 
 use crate::session::Session;
-use crate::session::compiles::Line;
 use crate::session::launches::Traits;
 use crate::session::queue::{LastCommand, Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
@@ -81,11 +80,9 @@ impl Serve<to_worker::CreateQueue> for Session {
         let queue = make().and_then(|device| {
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
             let timed = profiles && times == TimesOf::Commands;
-            let part = call.device.get();
-            let whole = self.objects.whole(part)?;
-            let work = Traits::of(device.device(), Line { part, whole });
-            let flights = self.shared.flights.clone();
-            Ok(Queue::new(device, timed, meter, Turns::bit_of(whole), work, flights))
+            let turn = self.objects.whole(call.device.get()).map_or(0, Turns::bit_of);
+            let work = Traits::of(device.device());
+            Ok(Queue::new(device, timed, meter, turn, work, self.shared.flights.clone()))
         });
         if let Ok(queue) = &queue {
             self.shared.queues.lock().insert(call.queue, queue.device.clone());

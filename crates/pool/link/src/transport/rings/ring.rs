@@ -35,7 +35,6 @@ use rustix::mm::MapFlags;
 use crate::error::LinkError;
 use crate::piece::Piece;
 use crate::sealed;
-use crate::traffic;
 
 /// Size in bytes of a ring's data, per direction. With a ring below about 2 MiB the writer waits
 /// whenever its reader is off the processor. A ring that exceeds the shared last-level cache (32
@@ -226,7 +225,6 @@ impl Writer {
         if self.told == self.tail {
             return false;
         }
-        traffic::note(self.untold());
         self.told = self.tail;
         self.map.count(TAIL_AT).store(self.tail, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -304,7 +302,6 @@ impl Reader {
         if self.told == self.head {
             return false;
         }
-        traffic::note(self.untold());
         self.told = self.head;
         self.map.count(HEAD_AT).store(self.head, Ordering::Release);
         fence(Ordering::SeqCst);
