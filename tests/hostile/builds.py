@@ -302,7 +302,7 @@ def waiting(node):
     client.send("Flush", client.queue)
     behind = client.launch(first, mem_arg(0, words))
     gated = client.launch(second, mem_arg(0, words), waits=[never])
-    end = time.monotonic() + 2.5 * SHORT[0]
+    end = time.monotonic() + 2.5 * BRIEF[0]
     while time.monotonic() < end:
         client.ping()
         time.sleep(0.2)
@@ -317,7 +317,7 @@ def waiting(node):
 
 @lane("all")
 def launches_that_wait_for_long(_):
-    with_limits("pocl", SHORT, waiting)
+    with_limits("pocl", BRIEF, waiting)
 
 
 ATTACKS = [compilations_at_the_first_launch, launches_that_wait_for_long]
