@@ -72,30 +72,46 @@ struct OwnThreads {
     ended: Duration,
 }
 
-static OWN: Lock<OwnThreads> = Lock::new(OwnThreads { clocks: Vec::new(), ended: Duration::ZERO });
+static OWN: Lock<OwnThreads> = Lock::new(OwnThreads::new());
+
+impl OwnThreads {
+    const fn new() -> Self {
+        Self { clocks: Vec::new(), ended: Duration::ZERO }
+    }
+
+    fn begin(&mut self, clock: ThreadClock) {
+        self.clocks.push(clock);
+    }
+
+    fn end(&mut self, ending: ThreadClock) {
+        self.clocks.retain(|clock| *clock != ending);
+        self.ended += ending.time();
+    }
+
+    fn time(&self) -> Duration {
+        self.clocks.iter().map(|clock| clock.time()).sum::<Duration>() + self.ended
+    }
+}
 
 impl OwnThread {
     /// Begins in the calling thread. Call it once in each thread.
     #[must_use]
     pub fn begin() -> Self {
         let clock = ThreadClock::of_this_thread();
-        OWN.lock().clocks.push(clock);
+        OWN.lock().begin(clock);
         Self { clock, _stays: PhantomData }
     }
 }
 
 impl Drop for OwnThread {
     fn drop(&mut self) {
-        let mut own = OWN.lock();
-        own.clocks.retain(|clock| *clock != self.clock);
-        own.ended += self.clock.time();
+        OWN.lock().end(self.clock);
     }
 }
 
 /// Returns the core time of this process's own threads, see [`OwnThread`].
 pub fn own_time() -> Duration {
-    let own = OWN.lock();
-    own.clocks.iter().map(|clock| clock.time()).sum::<Duration>() + own.ended
+    OWN.lock().time()
 }
 
 fn block_signals() -> libc::sigset_t {
@@ -147,10 +163,25 @@ mod tests {
         assert!(own_time() >= before + time);
         drop(end);
         thread.unwrap().join().unwrap();
-        let after = own_time();
-        assert!(after >= before + time);
-        // Other tests have such threads, too, but the time of no thread counts twice.
-        std::thread::spawn(move || compute(10 * time)).join().unwrap();
-        assert!(OWN.lock().clocks.len() < 1_000);
+        assert!(own_time() >= before + time);
+    }
+
+    #[test]
+    fn only_own_threads_count_and_each_only_until_it_ends() {
+        let (mut own, time) = (OwnThreads::new(), Duration::from_millis(200));
+        let this = ThreadClock::of_this_thread();
+        compute(time);
+        assert_eq!(own.time(), Duration::ZERO);
+        own.begin(this);
+        assert!(own.time() >= time);
+        let before = own.time();
+        // Another thread, which is none of its own.
+        std::thread::spawn(move || compute(time)).join().unwrap();
+        assert!(own.time() < before + time);
+        own.end(this);
+        let ended = own.time();
+        assert!(ended >= before && own.clocks.is_empty());
+        compute(time);
+        assert_eq!(own.time(), ended);
     }
 }
