@@ -56,9 +56,8 @@ pub(crate) struct Allowance {
 
 #[derive(Debug, Default)]
 struct Pot {
-    /// What the session has and does not use, and what it uses.
+    /// What the session has and does not use.
     free: AtomicU64,
-    used: AtomicU64,
     spare_max: AtomicU64,
     /// Whether a refusal was told.
     told: AtomicBool,
@@ -84,7 +83,6 @@ impl Allowance {
     ) -> Self {
         let pots = loans.map(|loan| Pot {
             free: AtomicU64::new(loan.amount),
-            used: AtomicU64::new(0),
             spare_max: AtomicU64::new(loan.spare_max),
             told: AtomicBool::new(false),
         });
@@ -107,17 +105,6 @@ impl Allowance {
     /// Takes some of a resource out of its pot. Asks the daemon if the pot has too little.
     pub(crate) fn take(&self, resource: Resource, amount: u64) -> Result<(), Refused> {
         let Some(pot) = self.pots.get(resource as usize) else { return Ok(()) };
-        self.fetch(pot, resource, amount)?;
-        pot.used.fetch_add(amount, Ordering::Relaxed);
-        Ok(())
-    }
-
-    /// Returns how much of a resource the session uses.
-    pub(crate) fn used(&self, resource: Resource) -> u64 {
-        self.pots.get(resource as usize).map_or(0, |pot| pot.used.load(Ordering::Relaxed))
-    }
-
-    fn fetch(&self, pot: &Pot, resource: Resource, amount: u64) -> Result<(), Refused> {
         if pot.take(amount) {
             return Ok(());
         }
@@ -135,11 +122,11 @@ impl Allowance {
                 Ok(())
             }
             Ok(loan) => {
-                self.restore(pot, resource, had.saturating_add(loan.amount));
+                self.give(resource, had.saturating_add(loan.amount));
                 Err(Refused("the daemon does not know this session".to_owned()))
             }
             Err(why) => {
-                self.restore(pot, resource, had);
+                self.give(resource, had);
                 Err(Refused(why))
             }
         }
@@ -149,18 +136,6 @@ impl Allowance {
     /// may not keep.
     pub(crate) fn give(&self, resource: Resource, amount: u64) {
         let Some(pot) = self.pots.get(resource as usize) else { return };
-        pot.used.fetch_sub(amount, Ordering::Relaxed);
-        self.restore(pot, resource, amount);
-    }
-
-    /// Puts back what was lent and not used.
-    fn put_back(&self, resource: Resource, amount: u64) {
-        if let Some(pot) = self.pots.get(resource as usize) {
-            self.restore(pot, resource, amount);
-        }
-    }
-
-    fn restore(&self, pot: &Pot, resource: Resource, amount: u64) {
         let free = pot.free.fetch_add(amount, Ordering::Relaxed).saturating_add(amount);
         if free > pot.spare_max.load(Ordering::Relaxed) {
             self.trim(resource, pot);
@@ -200,7 +175,7 @@ impl Allowance {
         drop(question);
         // The thread that asked has given up.
         if let Ok(loan) = answer {
-            self.put_back(resource, loan.amount);
+            self.give(resource, loan.amount);
         }
     }
 

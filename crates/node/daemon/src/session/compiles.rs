@@ -15,14 +15,17 @@
 //!   never counts, however long it waits.
 //! * While a kernel is being compiled, the probe waits. This time counts, whatever else runs.
 //! * A probe that a busy host delays takes core time now and then. That does not count: who waits
-//!   for a lock takes none.
+//!   for a lock takes none. A compilation takes core time, so the time counts for no more than the
+//!   process has taken of it.
+//! * A probe that fails tells nothing: the host may have no room on its disk, or no thread.
 //!
 //! Between two compilations the probe gets the lock, because PoCL frees the lock to link. The
 //! client's own builds hold the lock as well, and have limits of their own. So the time is divided
 //! between the launches and the builds that run, but into few parts: builds may not make a limit
 //! useless.
 
-use std::sync::{Arc, OnceLock};
+use std::fmt::{self, Display};
+use std::sync::{Arc, Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -41,10 +44,6 @@ const PARTS_MAX: usize = 4;
 /// second. At other times the looks are those of the limits, or signs of life.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Most time that one look counts, so that a pause of the whole process counts for nothing. A busy
-/// host may look four times as late as it should.
-const COUNTED_MAX: Duration = Duration::from_secs(1);
-
 /// Most characters of a kernel's name in a message.
 const NAME_MAX: usize = 64;
 
@@ -58,13 +57,15 @@ pub(crate) struct Compiler {
     device: device::Device,
     /// Where probes are built, once there was one.
     context: OnceLock<device::Context>,
+    /// Whether the failure of a probe was told.
+    told: Once,
 }
 
 impl Compiler {
     /// Returns the compiler of these devices, if there is one.
     pub(super) fn of(devices: &[device::Device], limits: BuildLimits) -> Option<Arc<Self>> {
         let device = devices.iter().find(|it| compiles_at_launch(it))?.clone();
-        Some(Arc::new(Self { limits, device, context: OnceLock::new() }))
+        Some(Arc::new(Self { limits, device, context: OnceLock::new(), told: Once::new() }))
     }
 
     /// Builds a probe in a thread; `None` if the system gives no thread.
@@ -74,10 +75,21 @@ impl Compiler {
         let build = move || {
             let _own = OwnThread::begin();
             of_thread.clock.get_or_init(ThreadClock::of_this_thread);
-            of_thread.ended.get_or_init(|| compiler.build().is_ok());
+            let built = compiler.build();
+            if let Err(status) = built {
+                compiler.tell(&status);
+            }
+            of_thread.ended.get_or_init(|| built.is_ok());
         };
         let thread = thread::Builder::new().name("probe".into()).stack_size(BUILD_STACK_BYTES);
-        thread.spawn(build).ok().map(|_| probe)
+        thread.spawn(build).inspect_err(|error| self.tell(error)).ok().map(|_| probe)
+    }
+
+    /// Tells the first failure of a probe.
+    fn tell(&self, error: &dyn Display) {
+        self.told.call_once(|| {
+            tracing::warn!(%error, "no probe tells whether the driver compiles a launched kernel");
+        });
     }
 
     fn build(&self) -> Result<(), Status> {
@@ -124,19 +136,53 @@ pub(super) fn compiles_at_launch(device: &device::Device) -> bool {
     device.platform().name() == POCL && device.shares_host_memory()
 }
 
-/// The kernels that may be being compiled.
+/// What may be being compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submitted {
     pub(super) count: usize,
-    /// The one that joined the line first as far as is known, and when it was seen there.
-    pub(super) first: Arc<str>,
+    /// What joined the line first as far as is known, and when it was seen there.
+    pub(super) first: Work,
     pub(super) since: Instant,
+}
+
+impl Submitted {
+    /// Adds one more, which was seen at the time `since`.
+    pub(super) fn add(before: &mut Option<Self>, work: &Work, since: Instant) {
+        let count = 1 + before.as_ref().map_or(0, |it| it.count);
+        match before {
+            Some(before) if before.since <= since => before.count = count,
+            other => *other = Some(Self { count, first: work.clone(), since }),
+        }
+    }
+}
+
+/// What a driver compiles late.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// The launch of a kernel with this name.
+    Launch(Arc<str>),
+    /// The binaries of a program, for which the driver compiles all kernels.
+    Binaries,
+}
+
+impl Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Launch(kernel) => {
+                let name: String = kernel.chars().take(NAME_MAX).collect();
+                write!(f, "the kernel {name} at its first launch")
+            }
+            Self::Binaries => f.write_str("the kernels of a program for its binaries"),
+        }
+    }
 }
 
 /// What is seen of a session at one moment.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) now: Instant,
+    /// Core time of the process.
+    pub(super) used: Duration,
     pub(super) submitted: Option<Submitted>,
     /// Number of builds that run.
     pub(super) builds: usize,
@@ -149,10 +195,13 @@ pub(super) struct Seen {
 /// What is known of a session's compilations.
 #[derive(Debug)]
 pub(super) struct Compiles<P> {
-    looked: Option<Instant>,
-    /// The probe that is being built, its core time, and when the last one had ended.
+    /// When the last look was, and the core time of the process then.
+    looked: Option<(Instant, Duration)>,
+    /// The probe that is being built, and its core time.
     probe: Option<(P, Duration)>,
-    probed: Option<Instant>,
+    /// From when on no probe was built: since the end of the last one, or since something is
+    /// submitted.
+    rests: Option<Instant>,
     /// Time for which the probe has waited.
     waited: Duration,
     /// Memory of the process when nothing was being compiled.
@@ -162,7 +211,7 @@ pub(super) struct Compiles<P> {
 impl<P> Default for Compiles<P> {
     fn default() -> Self {
         let waited = Duration::ZERO;
-        Self { looked: None, probe: None, probed: None, waited, quiet: None }
+        Self { looked: None, probe: None, rests: None, waited, quiet: None }
     }
 }
 
@@ -176,9 +225,12 @@ impl<P> Compiles<P> {
         make: impl FnOnce() -> Option<P>,
         progress: impl Fn(&P) -> Progress,
     ) -> Option<String> {
-        let last = self.looked.replace(seen.now).unwrap_or(seen.now);
-        let passed = seen.now.saturating_duration_since(last).min(COUNTED_MAX);
-        let (mut waits, mut has_ended, mut has_failed) = (false, false, false);
+        let looked = (seen.now, seen.used);
+        let last = self.looked.replace(looked).unwrap_or(looked);
+        let passed = seen.now.saturating_duration_since(last.0);
+        // A host that holds the process back holds back its compilations, too.
+        let passed = passed.min(seen.used.saturating_sub(last.1));
+        let (mut waits, mut has_ended) = (false, false);
         if let Some((probe, took)) = self.probe.take() {
             match progress(&probe) {
                 Progress::Builds(now) => {
@@ -187,23 +239,25 @@ impl<P> Compiles<P> {
                 }
                 Progress::Ended => {
                     has_ended = true;
-                    self.probed = Some(seen.now);
+                    self.rests = Some(seen.now);
                 }
-                Progress::Failed => has_failed = true,
+                Progress::Failed => self.rests = Some(seen.now),
             }
         }
         if has_ended || seen.submitted.is_none() {
             self.waited = Duration::ZERO;
             self.quiet = seen.memory;
         }
-        let submitted = seen.submitted.as_ref()?;
-        let rests_since = self.probed.map_or(submitted.since, |at| at.max(submitted.since));
-        let rested = seen.now.saturating_duration_since(rests_since);
+        let Some(submitted) = &seen.submitted else {
+            self.rests = None;
+            return None;
+        };
+        let rests = *self.rests.get_or_insert(seen.now);
+        let rested = seen.now.saturating_duration_since(rests);
         if self.probe.is_none() && rested >= look_every(limits.seconds_max) {
             self.probe = make().map(|probe| (probe, Duration::ZERO));
-            // A probe that has failed, or has no thread, tells nothing, and the time counts: the
-            // client may have caused the failure.
-            waits = self.probe.is_none() || has_failed;
+            // Without a thread, the next one is not made at once either.
+            self.rests = Some(seen.now);
         }
         if waits {
             let parts = (1 + seen.builds).min(PARTS_MAX);
@@ -232,10 +286,10 @@ impl<P> Compiles<P> {
         } else {
             return None;
         };
-        let name: String = submitted.first.chars().take(NAME_MAX).collect();
+        let work = &submitted.first;
         Some(format!(
-            "the driver compiled the kernel {name} at its first launch {what}: make the kernel \
-             smaller, or ask the administrator of the node to raise {setting} for its daemon"
+            "the driver compiled {work} {what}: make the kernel smaller, or ask the administrator \
+             of the node to raise {setting} for its daemon"
         ))
     }
 }
@@ -258,16 +312,27 @@ mod tests {
         probes: usize,
     }
 
+    fn launch(name: &str) -> Work {
+        Work::Launch(name.into())
+    }
+
     impl Driver {
         fn new() -> Self {
             let now = Instant::now();
-            let submitted = Some(Submitted { count: 1, first: "k".into(), since: now });
-            let seen = Seen { now, submitted, builds: 0, memory: Some(100 << 20), objects: 0 };
+            let submitted = Some(Submitted { count: 1, first: launch("k"), since: now });
+            let (used, memory) = (Duration::ZERO, Some(100 << 20));
+            let seen = Seen { now, used, submitted, builds: 0, memory, objects: 0 };
             let compiles = Compiles::default();
             Self { compiles, seen, is_free: false, is_slow: false, looks: 0, probes: 0 }
         }
 
         fn step(&mut self, passed: Duration) -> Option<String> {
+            self.seen.used += passed;
+            self.held_back(passed)
+        }
+
+        /// A step in which the process has taken no core time.
+        fn held_back(&mut self, passed: Duration) -> Option<String> {
             self.seen.now += passed;
             self.looks += 1;
             let Self { compiles, seen, is_free, is_slow, looks, probes } = self;
@@ -346,20 +411,68 @@ mod tests {
         let mut driver = Driver::new();
         assert_eq!(driver.run(3), None);
         for _ in 0..3 {
-            assert_eq!(driver.step(Duration::from_secs(100_000)), None);
+            assert_eq!(driver.held_back(Duration::from_secs(100_000)), None);
+        }
+        must_end(driver.run(100), 4..8, &LATE);
+    }
+
+    #[test]
+    fn probes_that_fail_or_have_no_thread_count_nothing_and_rest() {
+        for probe in [None, Some(0)] {
+            let (mut made, Driver { mut compiles, mut seen, .. }) = (0, Driver::new());
+            for _ in 0..1_000 {
+                seen.now += LOOK_EVERY;
+                seen.used += LOOK_EVERY;
+                let make = || {
+                    made += 1;
+                    probe
+                };
+                assert_eq!(compiles.look(&LIMITS, &seen, make, |_| Progress::Failed), None);
+            }
+            // One in an eighth of the limit, and a look later.
+            assert!((150..=250).contains(&made), "{made}");
         }
     }
 
     #[test]
-    fn probes_that_fail_or_have_no_thread_hide_nothing() {
-        for probe in [None, Some(0)] {
-            let Driver { mut compiles, mut seen, .. } = Driver::new();
-            let ended = (0..100).find(|_| {
-                seen.now += Duration::from_secs(1);
-                compiles.look(&LIMITS, &seen, || probe, |_| Progress::Failed).is_some()
-            });
-            assert!(ended.is_some_and(|seconds| seconds < 11), "{ended:?}");
+    fn a_failed_probe_resets_nothing() {
+        let mut driver = Driver::new();
+        assert_eq!(driver.run(5), None);
+        let (seen, memory) = (driver.seen.clone(), driver.compiles.quiet);
+        assert!(driver.compiles.waited > Duration::from_secs(3));
+        let waited = driver.compiles.waited;
+        driver.compiles.look(&LIMITS, &seen, || None, |_| Progress::Failed);
+        assert_eq!((driver.compiles.waited, driver.compiles.quiet), (waited, memory));
+        must_end(driver.run(100), 3..8, &LATE);
+    }
+
+    #[test]
+    fn memory_between_launches_is_known_although_something_is_always_submitted() {
+        let mut driver = Driver { is_free: true, ..Driver::new() };
+        for mib in 0..100 {
+            driver.seen.memory = Some((100 + 100 * mib) << 20);
+            // Each launch is submitted for less than a second, and the next one is there then.
+            driver.seen.submitted.as_mut().unwrap().since = driver.seen.now;
+            for _ in 0..3 {
+                assert_eq!(driver.step(LOOK_EVERY), None, "{mib}");
+            }
         }
+    }
+
+    #[test]
+    fn what_was_submitted_first_is_named() {
+        let (start, mut submitted) = (Instant::now(), None);
+        let later = start + Duration::from_secs(1);
+        for (work, since) in [(launch("late"), later), (Work::Binaries, start)] {
+            Submitted::add(&mut submitted, &work, since);
+        }
+        Submitted::add(&mut submitted, &launch("late"), later);
+        let expected = Submitted { count: 3, first: Work::Binaries, since: start };
+        assert_eq!(submitted, Some(expected));
+        let mut driver = Driver::new();
+        driver.seen.submitted = submitted;
+        let (_, why) = driver.run(100).unwrap();
+        assert!(why.contains("the kernels of a program for its binaries for longer"), "{why}");
     }
 
     #[test]
@@ -398,7 +511,7 @@ mod tests {
     #[test]
     fn a_long_name_is_cut() {
         let mut driver = Driver::new();
-        driver.seen.submitted.as_mut().unwrap().first = "ä".repeat(100_000).into();
+        driver.seen.submitted.as_mut().unwrap().first = launch(&"ä".repeat(100_000));
         let (_, why) = driver.run(100).unwrap();
         assert!(why.contains(&format!(" {} ", "ä".repeat(NAME_MAX))) && why.len() < 500, "{why}");
     }

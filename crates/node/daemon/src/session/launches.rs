@@ -12,7 +12,7 @@ use penstock_device as device;
 use penstock_process::Lock;
 use penstock_wire::Status;
 
-use super::compiles::{Submitted, compiles_at_launch};
+use super::compiles::{Submitted, Work, compiles_at_launch};
 
 /// Fewest commands after which those that have ended are removed. Looks at limits of time may be
 /// ten seconds apart, and a program makes a million launches in this time.
@@ -21,6 +21,11 @@ const REMOVAL_MIN: usize = 4096;
 /// The commands whose ends are not known.
 pub(crate) struct Launches<E = device::Event> {
     watched: Lock<VecDeque<Launch<E>>>,
+    /// Held by the thread that looks. It takes all commands out of the list meanwhile, so another
+    /// one would see none.
+    looks: Lock<()>,
+    /// When the session's thread asked a driver for the binaries of a program, while that lasts.
+    binaries: Lock<Option<Instant>>,
     /// Number of commands at which those that have ended are removed next: twice the number that
     /// was left the last time. So a command pays for asking about two others.
     remove_at: AtomicUsize,
@@ -33,8 +38,8 @@ pub(crate) struct Launches<E = device::Event> {
 struct Launch<E> {
     event: E,
     traits: Traits,
-    /// The kernel's name, if it is the launch of one.
-    kernel: Option<Arc<str>>,
+    /// The kernel's launch, if it is one.
+    kernel: Option<Work>,
     /// When it was first seen to be submitted, and when the driver was first seen to run it.
     submitted: Option<Instant>,
     runs: Option<Instant>,
@@ -87,11 +92,7 @@ impl Looked {
         }
         if waits && launch.traits.compiles {
             let since = *launch.submitted.get_or_insert(now);
-            let count = 1 + self.submitted.as_ref().map_or(0, |it| it.count);
-            match &mut self.submitted {
-                Some(before) if before.since <= since => before.count = count,
-                other => *other = Some(Submitted { count, first: kernel.clone(), since }),
-            }
+            Submitted::add(&mut self.submitted, kernel, since);
         }
     }
 }
@@ -111,6 +112,8 @@ impl<E> Default for Launches<E> {
     fn default() -> Self {
         Self {
             watched: Lock::default(),
+            looks: Lock::default(),
+            binaries: Lock::default(),
             remove_at: AtomicUsize::new(REMOVAL_MIN),
             steps: AtomicU64::new(0),
             here: AtomicBool::new(false),
@@ -126,11 +129,16 @@ impl<E: HasStatus> Launches<E> {
         }
         let count = {
             let mut watched = self.watched.lock();
+            let kernel = kernel.map(Work::Launch);
             watched.push_back(Launch { event, traits, kernel, submitted: None, runs: None });
             watched.len()
         };
-        if count >= self.remove_at.load(Ordering::Relaxed) {
-            self.look(Instant::now());
+        if count < self.remove_at.load(Ordering::Relaxed) {
+            return;
+        }
+        // Another thread that looks removes them, too.
+        if let Some(_looks) = self.looks.try_lock() {
+            self.ask(Instant::now());
             let left = self.watched.lock().len();
             self.remove_at.store((2 * left).max(REMOVAL_MIN), Ordering::Relaxed);
         }
@@ -138,6 +146,24 @@ impl<E: HasStatus> Launches<E> {
 
     /// Looks at all commands, and removes those that have ended.
     pub(crate) fn look(&self, now: Instant) -> Looked {
+        let _looks = self.looks.lock();
+        let mut looked = self.ask(now);
+        if let Some(since) = *self.binaries.lock() {
+            Submitted::add(&mut looked.submitted, &Work::Binaries, since);
+        }
+        looked
+    }
+
+    /// Has `ask` ask a driver for the binaries of a program, for which the driver may compile.
+    pub(crate) fn for_binaries<T>(&self, ask: impl FnOnce() -> T) -> T {
+        *self.binaries.lock() = Some(Instant::now());
+        let answer = ask();
+        *self.binaries.lock() = None;
+        answer
+    }
+
+    /// Asks the drivers. Only the thread that holds `looks` calls this.
+    fn ask(&self, now: Instant) -> Looked {
         let mut looked = Looked::default();
         // Drivers are asked without the lock, so that no launch waits.
         let mut launches = std::mem::take(&mut *self.watched.lock());
@@ -179,6 +205,9 @@ impl<E> std::fmt::Debug for Launches<E> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+    use std::thread;
+
     use penstock_cl_sys::CL_QUEUED;
 
     use super::*;
@@ -263,6 +292,49 @@ mod tests {
         launches.look(at(1));
         launches.watch(Status(CL_SUBMITTED), HERE, Some("later".into()));
         let submitted = launches.look(at(2)).submitted;
-        assert_eq!(submitted, Some(Submitted { count: 2, first: "k".into(), since: at(1) }));
+        let first = Work::Launch("k".into());
+        assert_eq!(submitted, Some(Submitted { count: 2, first, since: at(1) }));
+        let submitted = launches.for_binaries(|| launches.look(at(2)).submitted);
+        assert_eq!(submitted.map(|it| it.count), Some(3));
+        assert_eq!(launches.look(at(2)).submitted.map(|it| it.count), Some(2));
+    }
+
+    /// A command that is submitted. Something happens while its status is asked for the first time.
+    struct Submits(Lock<Option<Box<dyn FnOnce() + Send>>>);
+
+    impl HasStatus for Submits {
+        fn status(&self) -> Status {
+            let happens = self.0.lock().take();
+            if let Some(happens) = happens {
+                happens();
+            }
+            Status(CL_SUBMITTED)
+        }
+    }
+
+    #[test]
+    fn who_looks_while_commands_are_removed_sees_all_of_them() {
+        let launches = Arc::new(Launches::<Submits>::default());
+        let (tell, told) = channel();
+        let of_status = launches.clone();
+        let happens = move || {
+            // More commands come, and nobody waits for who looks.
+            for _ in 0..REMOVAL_MIN {
+                of_status.watch(Submits(Lock::default()), HERE, kernel());
+            }
+            let (end, ended) = channel::<()>();
+            thread::spawn(move || {
+                _ = tell.send(of_status.look(Instant::now()));
+                drop(end);
+            });
+            // A look that did not wait would end now.
+            _ = ended.recv_timeout(Duration::from_millis(100));
+        };
+        launches.watch(Submits(Lock::new(Some(Box::new(happens)))), HERE, kernel());
+        for _ in 1..REMOVAL_MIN {
+            launches.watch(Submits(Lock::default()), HERE, kernel());
+        }
+        let submitted = told.recv().unwrap().submitted;
+        assert_eq!(submitted.map(|it| it.count), Some(2 * REMOVAL_MIN));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
-use penstock_quota::{Account, Cap, Doing, Resource, Terms, look_every};
+use penstock_quota::{Account, Cap, Doing, Terms, look_every};
 use penstock_wire::Status;
 
 use super::allowance::Allowance;
@@ -102,13 +102,13 @@ impl Times {
             let soon = now + compiles::LOOK_EVERY;
             self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
         }
-        let of_objects = session.allowance.used(Resource::DeviceMemory);
         let seen = Seen {
             now,
+            used: penstock_energy::cores::of_process(std::process::id()).unwrap_or_default(),
             submitted,
             builds: session.builds.running(),
             memory: crate::sys::own_memory(),
-            objects: of_objects + device::Staged::held(),
+            objects: device::Share::held() + device::Staged::held() + device::Staged::pooled(),
         };
         self.compiles.look(&compiler.limits, &seen, || compiler.probe(), |it| it.progress())
     }

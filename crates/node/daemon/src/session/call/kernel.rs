@@ -112,7 +112,9 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
                 inputs.watch.is_on |= inputs.watch.is_on_for_kernels;
-                inputs.watch.kernel = inputs.objects.kernel_names.get(&call.kernel).cloned();
+                if inputs.watch.is_on {
+                    inputs.watch.kernel = inputs.objects.kernel_names.get(&call.kernel).cloned();
+                }
                 // Even if the client wants no event: the heaps must know the launch's end, and so
                 // must who watches it.
                 let is_seen = inputs.watch.is_on || turns.is_some() || !heaps.is_empty();
