@@ -19,9 +19,9 @@ OUT_OF_ORDER = 1
 # What a daemon allows a build: seconds and MiB. Honest builds take a fraction of a second, so a
 # host that is ten times slower does not reach SHORT. Under LONG and SMALL, time ends no build.
 SHORT, LONG, SMALL = (10, 4096), (600, 4096), (600, 700)
-# The same for compilations at the first launch, where the client builds programs and other sessions
-# compile meanwhile. NARROW is less than the table of `tabled`.
-BRIEF, NARROW = (30, 4096), (600, 300)
+# The same for launches beside which the worker builds probes, and for compilations at the first
+# launch: FOREVER takes more than NARROW.
+BRIEF, NARROW = (30, 4096), (600, 200)
 
 
 def doubled(first, depth):
@@ -168,29 +168,12 @@ def endless(node):
 
 
 # PoCL compiles this kernel for ever when it is launched, and not when it is built: it copies what
-# follows each barrier in a branch, which makes 2^40 copies.
+# follows each barrier in a branch, which makes 2^40 copies. So it also takes ever more memory.
 FOREVER = (
     "kernel void big(global int *a) {\n"
     + "if (a[1]) { a[2]++; barrier(CLK_GLOBAL_MEM_FENCE); }\n" * 40
     + "a[3]++; }"
 )
-
-
-def tabled():
-    """A kernel with a table that is short in the source and in the built program. The driver writes
-    the table out in memory when the kernel is launched, and holds it while it compiles the
-    branches: each makes the values after it depend on all before it."""
-    seed = int.from_bytes(os.urandom(2))
-    lines = [
-        f"if (x > {seed + 7 * n}) {{ x = x * {2 * n + 3} + a[x & 63]; }} else x ^= a[{n % 64}];"
-        for n in range(400)
-    ]
-    body = "\n".join(lines)
-    return (
-        "constant int table[130000000] = {1};\nkernel void big(global int *a) {\n"
-        f"int x = a[get_global_id(0)];\n{body} a[0] = x + table[x & 0xfffff]; }}"
-    )
-
 
 OTHERS = """
 kernel void short_one(global int *a) { a[9]++; }
@@ -199,27 +182,34 @@ kernel void hold(global volatile int *a) {
 }
 """
 
-# What the client does besides. Each makes itself ready, and returns what is done again and again.
+# What the client does besides. Each makes itself ready, and returns how to begin. This returns what
+# is done again and again.
 
 
 def talking(client, _):
-    return client.ping
+    return lambda: client.ping
 
 
-def launching_others(client, words):
-    """Short kernels in another queue, which other threads of the driver run."""
+def flooding(client, words):
+    """Short kernels in another queue. The client does not wait for them, because the driver may run
+    none of them while it compiles. All of them may be on their way (COMMANDS_IN_FLIGHT_MAX)."""
     short = client.kernel(OTHERS, "short_one")
-    queue, other = client.queue, client.id()
+    queue, other, rounds = client.queue, client.id(), iter(range(50))
     client.send("CreateQueue", other, client.context, 0, 0, 0, 0)
 
     def launch():
         client.queue = other
-        assert client.wait(client.launch(short, mem_arg(0, words))) == 0
+        for _ in range(1000 if next(rounds, None) is not None else 0):
+            client.launch(short, mem_arg(0, words), event=0)
+        client.send("Flush", other)
         client.queue = queue
+        client.ping()
 
     # Compiled before the driver has more to compile.
-    launch()
-    return launch
+    client.queue = other
+    assert client.wait(client.launch(short, mem_arg(0, words))) == 0
+    client.queue = queue
+    return lambda: launch
 
 
 def holding(groups):
@@ -227,15 +217,29 @@ def holding(groups):
     once."""
 
     def hold(client, words):
-        kernel, queue = client.kernel(OTHERS, "hold"), client.queue
-        client.send("WriteBuffer", queue, words, 0, 0, payload=bytes(4096))
-        client.queue = client.id()
-        client.send("CreateQueue", client.queue, client.context, 0, 0, 0, 0)
-        client.launch(kernel, mem_arg(0, words), groups, group=1)
-        client.send("Flush", client.queue)
-        client.queue = queue
-        wait_for(lambda: client.bytes_of(client.read(words, 4, 32)) != bytes(4), "it does not run")
-        return client.ping
+        kernel, queue, other = client.kernel(OTHERS, "hold"), client.queue, client.id()
+        client.send("CreateQueue", other, client.context, 0, 0, 0, 0)
+
+        def launch(content):
+            client.send("WriteBuffer", queue, words, 0, 0, payload=content)
+            assert client.request("Finish", queue)[0] == 0
+            client.queue = other
+            launched = client.launch(kernel, mem_arg(0, words), groups, group=1)
+            client.send("Flush", other)
+            client.queue = queue
+            return launched
+
+        def runs():
+            return client.bytes_of(client.read(words, 4, 32)) != bytes(4)
+
+        def begin():
+            launch(bytes(4096))
+            wait_for(runs, "it does not run")
+            return client.ping
+
+        # This one ends, so that the driver has compiled the kernel.
+        assert client.wait(launch(b"\1" * 4096)) == 0
+        return begin
 
     return hold
 
@@ -246,28 +250,38 @@ class Compiling:
     def __init__(self, node, source, besides):
         self.client = client = Client(node).setup()
         self.kernel, self.words = client.kernel(source, "big"), client.buffer(4096)
-        self.act = besides(client, self.words)
+        self.begin = besides(client, self.words)
 
     def launch(self):
         client = self.client
+        self.act = self.begin()
         client.launch(self.kernel, mem_arg(0, self.words), 64)
         client.send("Flush", client.queue)
 
-    def must_end(self, limit):
-        """The session ends, whatever its client does besides."""
-        end = time.monotonic() + 5 * PATIENCE_S
+    def has_ended(self, limit):
+        """Acts. Returns whether the session has ended, as it must at this limit."""
         with contextlib.suppress(ConnectionError):
-            while time.monotonic() < end:
-                self.act()
-            raise AssertionError("the session goes on")
+            self.act()
+            return False
         said = self.client.fault or self.client.end_of()
         for word in ("kernel big", "first launch", limit, "administrator"):
             assert word in said, said
         wait_for(lambda: not is_alive(self.client.worker), "the compiler works on")
+        return True
+
+
+def asking_for_binaries(node):
+    """PoCL compiles all kernels of a program for its binaries."""
+    client = Client(node).setup()
+    client.send("ProgramBinaries", client.id(), client.program(FOREVER))
+    said = client.end_of(5 * PATIENCE_S)
+    for word in ("for its binaries", "BUILD_SECONDS", "administrator"):
+        assert word in said, said
+    wait_for(lambda: not is_alive(client.worker), "the compiler works on")
 
 
 def compilations_at_the_first_launch(_):
-    besides = [talking, launching_others, holding(1), holding(8)]
+    besides = [talking, flooding, holding(1), holding(8)]
     if os.cpu_count() == 1:
         # The only thread has the other kernel, and nothing is compiled.
         besides = [talking]
@@ -278,14 +292,16 @@ def compilations_at_the_first_launch(_):
             sessions = [Compiling(node, source, one) for one in besides]
             for session in sessions:
                 session.launch()
-            for session in sessions:
-                session.must_end(limit)
+            end = time.monotonic() + 5 * PATIENCE_S
+            while sessions:
+                assert time.monotonic() < end, f"{len(sessions)} sessions go on"
+                sessions = [session for session in sessions if not session.has_ended(limit)]
             other.works().close()
 
         return run
 
-    with_limits("pocl", BRIEF, attack(FOREVER, "BUILD_SECONDS", besides))
-    with_limits("pocl", NARROW, attack(tabled(), "BUILD_MIB", besides[::3]))
+    with_limits("pocl", SHORT, attack(FOREVER, "BUILD_SECONDS", besides))
+    with_limits("pocl", NARROW, attack(FOREVER, "BUILD_MIB", besides[::3]))
 
 
 def waiting(node):
@@ -316,10 +332,15 @@ def waiting(node):
 
 
 @lane("all")
+def compilations_for_binaries(_):
+    with_limits("pocl", SHORT, asking_for_binaries)
+
+
+@lane("all")
 def launches_that_wait_for_long(_):
     with_limits("pocl", BRIEF, waiting)
 
 
-ATTACKS = [compilations_at_the_first_launch, launches_that_wait_for_long]
+ATTACKS = [compilations_at_the_first_launch, compilations_for_binaries, launches_that_wait_for_long]
 ATTACKS += [builds_of(driver) for driver in DRIVERS]
 ATTACKS += [builds_at(level, driver) for driver in DRIVERS for level in LEVELS]
