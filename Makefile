@@ -96,7 +96,7 @@ test: ## the proof of correctness: installs, builds, runs; the last line counts 
 
 test-all: ## `make test` and all that takes long: random campaigns, fuzzing, each attack at each level (hours)
 	@echo "all lanes: about three hours on two cores"
-	@tools/setup.sh programs
+	@tools/setup.sh programs package
 	@tools/lammps.sh
 	@tools/test.sh --lane all
 
@@ -127,6 +127,18 @@ bench-cuda: setup build ## CUDA programs beside hand-written OpenCL ones on the 
 
 bench-comm: setup build ## kernels that talk to each other, beside the ways through the host: ping-pong, bandwidth, barrier (about 7 minutes)
 	@$(BIN)/penstock bench comm --bars
+
+deb: build ## Debian packages of the command, the daemon and the headers, into target/package
+	@tools/setup.sh package
+	@PENSTOCK_BIN=$(BIN) tools/package/deb.sh
+
+wheel: build ## a wheel with the command, the libraries and the Python package of libWater, into target/package
+	@tools/setup.sh package
+	@PENSTOCK_BIN=$(BIN) tools/package/wheel.sh
+
+test-packages: setup build ## make the packages, install them in an empty Debian and an empty environment, and use them (some minutes, as root)
+	@tools/setup.sh package
+	@PENSTOCK_BIN=$(BIN) tools/test.sh --only packages --lane all
 
 gpu-kit: setup build ## pack our programs and tests for a machine with an NVIDIA GPU, into target/gpu-kit (some minutes)
 	@tools/setup.sh cuda
@@ -214,4 +226,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: deb wheel test-packages test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

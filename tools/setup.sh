@@ -2,7 +2,7 @@
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
 #   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [openmm] [guest] [lammps] [ucx]
-#                  [suites]
+#                  [suites] [package]
 #
 #   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
 #             cargo is missing or old
@@ -19,6 +19,7 @@
 #   lammps    what building LAMMPS from Debian's source package needs
 #   ucx       UCX, for builds with it: `make test-ucx`
 #   suites    tests of numba-cuda and CuPy, and CUB and Thrust: `make test-suites`
+#   package   what makes and tests packages: `make deb`, `make wheel`, `make test-packages`
 #
 # Without a group, installs build and test.
 #
@@ -55,7 +56,8 @@ packages_of() {
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
         suites) packages_of cuda ;;
-        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx, suites)" >&2; exit 2 ;;
+        package) echo debhelper lintian mmdebstrap pkg-config python3 python3-venv gcc ;;
+        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx, suites, package)" >&2; exit 2 ;;
     esac
 }
 
@@ -337,5 +339,6 @@ for group in "${groups[@]}"; do
         suites)
             install_cuda
             install_suites ;;
+        package) install_python tools/python-requirements-package.txt ;;
     esac
 done

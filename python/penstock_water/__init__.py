@@ -14,7 +14,8 @@
 Commands return at once, with an event; ``after`` is an event, or several, that have to end before. What a command needs anyway, that its buffers
 and its kernel exist, need not be said. Until a command has ended, the arrays that it reads or writes are kept alive, and must not be changed.
 
-``libwater.so`` is looked for where ``PENSTOCK_WATER_LIBRARY`` says, and else as the system looks for libraries.
+``libwater.so`` is looked for where ``PENSTOCK_WATER_LIBRARY`` says, else in the wheel that has brought
+this package, else as the system looks for libraries.
 """
 
 from ._library import WaterError

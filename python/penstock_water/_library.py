@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib.metadata
 import os
 from ctypes import POINTER, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
@@ -107,9 +108,22 @@ class WaterError(Exception):
 _taken = HANDLER(lambda error, user: None)
 
 
+def _packaged() -> str | None:
+    """The library of the wheel that has brought this package, if a wheel has."""
+    try:
+        files = importlib.metadata.files("penstock") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    paths = [str(file.locate()) for file in files]
+    own = os.path.realpath(__file__)
+    if not any(os.path.realpath(path) == own for path in paths):
+        return None
+    return next((os.path.realpath(path) for path in paths if path.endswith("/libwater.so")), None)
+
+
 @functools.cache
 def _load() -> ctypes.CDLL:
-    path = os.environ.get("PENSTOCK_WATER_LIBRARY", "libwater.so")
+    path = os.environ.get("PENSTOCK_WATER_LIBRARY") or _packaged() or "libwater.so"
     try:
         library = ctypes.CDLL(path)
     except OSError as error:

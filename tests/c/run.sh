@@ -34,26 +34,40 @@ fi
 out=$PENSTOCK_TARGET/c-tests
 mkdir -p "$out/log"
 flags="-std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -Werror -I$here/../../include"
-build() {
-    local name=$1 target=$out/$1 source sources
-    sources=("$here/$name.c" "$here/harness.c" "$here/errors.c")
-    for source in "$here/$name"-*.c; do [ -e "$source" ] && sources+=("$source"); done
-    for source in "${sources[@]}" "$here/harness.h" "$here/$name.h" "$here"/../../include/CL/*.h; do
-        if [ -e "$source" ] && [ ! "$target" -nt "$source" ]; then
-            # A new file each time, because another run may be using the old one.
-            if gcc $flags "${sources[@]}" -o "$target.$$" -lOpenCL -lpthread -lm; then
-                mv "$target.$$" "$target"
-            else
-                # So that an older program does not pass in its place.
-                rm -f "$target"
-            fi
-            return
-        fi
+# is_older FILE SOURCE...: whether a file has to be made anew.
+is_older() {
+    local source
+    for source in "${@:2}"; do
+        if [ -e "$source" ] && [ ! "$1" -nt "$source" ]; then return 0; fi
     done
+    return 1
+}
+# make_new FILE ARGUMENT...: compiles to a new file each time, because another run may be using the
+# old one. If that fails, no older file passes in its place.
+make_new() {
+    if gcc $flags "${@:2}" -o "$1.$$"; then mv "$1.$$" "$1"; else rm -f "$1"; fi
+}
+# What all programs share is compiled once.
+shared=(harness errors)
+build_shared() {
+    local headers=("$here/harness.h" "$here"/../../include/CL/*.h)
+    ! is_older "$out/$1.o" "$here/$1.c" "${headers[@]}" || make_new "$out/$1.o" -c "$here/$1.c"
+}
+build() {
+    local source sources=("$here/$1.c") objects=("${shared[@]/#/$out/}")
+    objects=("${objects[@]/%/.o}")
+    for source in "$here/$1"-*.c; do [ -e "$source" ] && sources+=("$source"); done
+    local headers=("$here/harness.h" "$here/$1.h" "$here"/../../include/CL/*.h)
+    ! is_older "$out/$1" "${sources[@]}" "${objects[@]}" "${headers[@]}" ||
+        make_new "$out/$1" "${sources[@]}" "${objects[@]}" -lOpenCL -lpthread -lm
 }
 # The first device of a mixed pool is Intel's.
 [ "$on" = mixed ] && export PENSTOCK_TEST_DRIVER_VENDORS=$here/../../.venv-cuda/vendors
 jobs_max=$(nproc)
+for name in "${shared[@]}"; do build_shared "$name" & done
+wait
+# Without them, a program of an earlier run would pass.
+for name in "${shared[@]}"; do [ -e "$out/$name.o" ] || exit 1; done
 for name in "${names[@]}"; do
     while [ "$(jobs -rp | wc -l)" -ge "$jobs_max" ]; do wait -n; done
     build "$name" &

@@ -11,6 +11,8 @@ use super::flow::{ControlFlow, LiveJoins};
 use super::kept::KeptRegisters;
 use super::linear::LinearSums;
 use super::options::Options;
+use super::turns::SharedExits;
+use super::uniform::Uniformity;
 use super::vote_rows::VoteRows;
 use super::writer::Writer;
 use super::{agree, broadcast, convergence, effects};
@@ -40,6 +42,21 @@ pub(super) fn doubles_as_bits(function: &mut Function) {
     }
 }
 
+/// Returns the ways out of loops without barriers and of those with barriers.
+fn ways_out(
+    function: &Function,
+    flow: &ControlFlow,
+    uniform: &Uniformity,
+    failing: Failing,
+) -> (HashMap<usize, usize>, SharedExits) {
+    let alone = || ending::loop_exits(function, flow, uniform);
+    match failing {
+        Failing::Never => Default::default(),
+        Failing::OwnFlag => (alone(), SharedExits::default()),
+        Failing::AnyFault => (alone(), SharedExits::of(function, flow, uniform)),
+    }
+}
+
 impl KernelBody {
     pub(super) fn of(
         module: &Module,
@@ -64,11 +81,10 @@ impl KernelBody {
             true if function.may_fail => Failing::OwnFlag,
             _ => Failing::Never,
         };
-        let exits = match has_meetings && !is_machine && failing != Failing::Never {
-            true => ending::loop_exits(function, &flow),
-            false => HashMap::new(),
+        let (exits, shared_exits) = match has_meetings && !is_machine {
+            true => ways_out(function, &flow, &uniform, failing),
+            false => Default::default(),
         };
-        let left_to = exits.values().copied().collect();
         let mut writer = Writer {
             module,
             entry,
@@ -95,8 +111,9 @@ impl KernelBody {
             uses_agreement: false,
             has_param_window: super::param::has_window(function),
             failing,
+            left_to: exits.values().copied().collect(),
             exits,
-            left_to,
+            shared_exits,
             has_meetings,
             next_state: 0,
             outcomes: Vec::new(),
@@ -187,6 +204,7 @@ impl Writer<'_> {
         if self.has_meetings && !self.is_machine {
             text.push_str("int zero = 0;\n");
         }
+        self.declare_failure(text);
         if self.failing == Failing::OwnFlag {
             text.push_str("bool dead = false;\n");
         }

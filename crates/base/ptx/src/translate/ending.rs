@@ -2,13 +2,15 @@
 //!
 //! On a GPU a fault ends all threads. Here a failed thread ends, unless the kernel has barriers and
 //! is not a state machine. Then the thread continues without touching memory, and leaves every loop
-//! that has no barrier. If addresses are checked, all threads leave their loops as soon as one has
-//! failed, because the value that they wait for may never come.
+//! that has no barrier. If addresses are checked, all threads leave these loops as soon as one has
+//! failed, because the value that they wait for may never come. They leave loops with barriers
+//! together (`turns.rs`).
 
 use std::collections::{HashMap, HashSet};
 
-use super::effects::is_meeting;
 use super::flow::ControlFlow;
+use super::turns::meets;
+use super::uniform::Uniformity;
 use crate::ir::{CallTarget, Function, Module, Opcode, Operand, Statement};
 
 /// Largest number of blocks that the analysis visits for all loops of a kernel. Beyond it, threads
@@ -38,17 +40,13 @@ pub(super) fn has_traps(module: &Module, function: &Function) -> bool {
 }
 
 /// Returns the block behind the loop that each branch closes, by the branch's statement.
-pub(super) fn loop_exits(function: &Function, flow: &ControlFlow) -> HashMap<usize, usize> {
+pub(super) fn loop_exits(
+    function: &Function,
+    flow: &ControlFlow,
+    uniform: &Uniformity,
+) -> HashMap<usize, usize> {
     let body = function.body.as_deref().unwrap_or_default();
-    let meets: Vec<bool> = flow
-        .blocks
-        .iter()
-        .map(|block| {
-            body[block.start..block.end]
-                .iter()
-                .any(|statement| matches!(statement, Statement::Instruction(what) if is_meeting(what.opcode)))
-        })
-        .collect();
+    let meets = meets(function, flow, uniform);
     let mut steps = 0;
     let mut exits = HashMap::new();
     for (latch, block) in flow.blocks.iter().enumerate().filter(|(latch, _)| flow.reached[*latch]) {

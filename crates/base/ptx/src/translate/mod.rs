@@ -100,6 +100,7 @@ mod stop_search;
 #[cfg(test)]
 mod tests;
 mod texture;
+mod turns;
 mod uniform;
 mod values;
 mod vote_rows;

@@ -12,9 +12,8 @@ impl Writer<'_> {
     pub(super) fn guarded(&mut self, instruction: &Instruction) -> Result<(), TranslateError> {
         let from = self.lines.len();
         if let Some(guard) = instruction.guard {
-            let not = if guard.negated { "!" } else { "" };
-            let name = self.name(guard.register);
-            self.line(&format!("if ({not}{name}) {{"));
+            let condition = self.condition(guard);
+            self.line(&format!("if ({condition}) {{"));
         }
         self.unless_failed(instruction)?;
         if self.uniform.agreed.contains(&self.at) {

@@ -194,7 +194,7 @@ fn operand_varies(operand: &Operand) -> bool {
 }
 
 /// Whether an instruction's result differs between threads even if its operands are the same.
-fn result_varies(instruction: &Instruction) -> bool {
+pub(super) fn result_varies(instruction: &Instruction) -> bool {
     match instruction.opcode {
         Opcode::Atom
         | Opcode::Shfl

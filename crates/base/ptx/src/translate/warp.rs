@@ -54,7 +54,14 @@ impl Writer<'_> {
     /// shared indices. Otherwise compilers compute every address before the first barrier, and must
     /// keep all of them for each thread (PoCL: three times slower).
     pub(super) fn barrier(&mut self) {
+        let tells_failure = self.tells_failure();
+        if tells_failure {
+            self.store_failure();
+        }
         self.line("barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);");
+        if tells_failure {
+            self.load_failure();
+        }
         self.line(&format!("zero = *(__global const a_int *)(AT(control) + {CONTROL_ZERO});"));
         if self.parts_behind() {
             self.line("ps_apart();");

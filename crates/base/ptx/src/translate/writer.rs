@@ -8,6 +8,7 @@ use super::flow::{ControlFlow, LiveJoins};
 use super::kept::KeptRegisters;
 use super::linear::LinearSums;
 use super::options::Options;
+use super::turns::SharedExits;
 use super::uniform::Uniformity;
 use super::vote_rows::VoteRows;
 use crate::ir::{BLOCK_THREADS_MAX, Entry, Function, Module, RegisterId};
@@ -54,6 +55,8 @@ pub(super) struct Writer<'a> {
     /// `left_to` is the set of these blocks.
     pub exits: HashMap<usize, usize>,
     pub left_to: HashSet<usize>,
+    /// The branches out of loops with barriers, which all threads take behind a fault.
+    pub shared_exits: SharedExits,
     /// Whether generic addresses may refer to parameters.
     pub has_param_window: bool,
     /// Whether the kernel has any meeting.

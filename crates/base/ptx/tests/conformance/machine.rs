@@ -1,6 +1,6 @@
 //! An OpenCL device that runs translated PTX.
 
-use std::sync::Once;
+use std::sync::LazyLock;
 
 use penstock_cl_sys::{
     CL_DEVICE_DOUBLE_FP_CONFIG, CL_DEVICE_EXTENSIONS, CL_DEVICE_SINGLE_FP_CONFIG,
@@ -43,32 +43,44 @@ pub struct Ready {
     program: Program,
 }
 
-/// What the daemon sets for its workers, too (`daemon/src/launch.rs`).
-fn set_pocl() {
-    static ONCE: Once = Once::new();
-    // SAFETY: only drivers read the environment without the lock of Rust's library. They are loaded
-    // behind this.
-    ONCE.call_once(|| unsafe { std::env::set_var("POCL_FULL_REPLICATION_THRESHOLD", "0") });
-}
-
-/// Returns every OpenCL device of the machine. Skips the test if there is none.
+/// Returns every OpenCL device of the machine, with a queue and memory of the caller's own. Skips
+/// the test if there is none.
 pub fn machines() -> Vec<Machine> {
-    set_pocl();
-    let devices: Vec<Device> = match Driver::load() {
-        Ok(driver) => driver.platforms().iter().flat_map(|platform| platform.devices()).collect(),
+    // PoCL reads the library of OpenCL C's functions for each context with a new program, which
+    // takes half a second.
+    static SHARED: LazyLock<Result<Vec<(Device, Context)>, String>> = LazyLock::new(shared);
+    match &*SHARED {
+        Ok(shared) if shared.is_empty() => {
+            skip(Need::OpenCl, "no OpenCL device on this machine (Debian: pocl-opencl-icd)");
+            Vec::new()
+        }
+        Ok(shared) => {
+            shared.iter().map(|(device, context)| Machine::new(device, context.clone())).collect()
+        }
         Err(error) => {
             skip(Need::OpenCl, error);
-            return Vec::new();
+            Vec::new()
         }
-    };
-    if devices.is_empty() {
-        skip(Need::OpenCl, "no OpenCL device on this machine (Debian: pocl-opencl-icd)");
     }
-    devices.iter().map(Machine::new).collect()
+}
+
+/// Returns every OpenCL device of the machine, with a context.
+fn shared() -> Result<Vec<(Device, Context)>, String> {
+    // What the daemon sets for its workers, too (`daemon/src/launch.rs`).
+    // SAFETY: only drivers read the environment without the lock of Rust's library. They are loaded
+    // behind this.
+    unsafe { std::env::set_var("POCL_FULL_REPLICATION_THRESHOLD", "0") };
+    let driver = Driver::load().map_err(|error| error.to_string())?;
+    let devices = driver.platforms().into_iter().flat_map(|it| it.devices());
+    let context = |device: &Device| {
+        Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| {}))
+            .expect("a context")
+    };
+    Ok(devices.map(|device| (device.clone(), context(&device))).collect())
 }
 
 impl Machine {
-    fn new(device: &Device) -> Self {
+    fn new(device: &Device, context: Context) -> Self {
         let info = device.info();
         let bytes = |name: u32| {
             info.iter()
@@ -91,9 +103,6 @@ impl Machine {
                 & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
                 != 0,
         };
-        let context =
-            Context::new(device.platform(), std::slice::from_ref(device), Box::new(|_| {}))
-                .expect("a context");
         let queue = Queue::new(&context, device, 0, 0).expect("a queue");
         let arena = Mem::buffer(&context, CL_MEM_READ_WRITE, ARENA_BYTES).expect("device memory");
         Self {

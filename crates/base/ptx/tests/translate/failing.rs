@@ -57,6 +57,50 @@ fn a_loop_on_an_address_that_is_not_there_ends_where_addresses_are_checked() {
 }
 
 #[test]
+fn all_threads_leave_a_loop_with_barriers_together_where_addresses_are_checked() {
+    // A refused load returns zero, so without an end these loops would wait for ever.
+    let address = BASE + FREE + 4096;
+    let look = "ld.global.u32 %r2, [%in+4096]; setp.eq.u32 %p0, %r2, 0;";
+    let ends = |body: &str, result: u32| checked(body, (1, address), &[result; 4]);
+    ends(&format!("L: bar.sync 0; {look} @%p0 bra L; st.global.u32 [%to], 1; ret;"), 1);
+    ends(&format!("L: {look} @!%p0 bra E; bar.sync 0; bra L; E: st.global.u32 [%to], 2; ret;"), 2);
+    ends(&format!("st.global.u32 [%to], 3; L: {look} @!%p0 ret; bar.sync 0; bra L;"), 3);
+    // Two edges lead back to the loop's beginning.
+    let turns = "bar.sync 0; add.u32 %r3, %r3, 1; and.b32 %r4, %r3, 1;
+         setp.eq.u32 %p1, %r4, 0; @%p1 bra L;";
+    let twice = format!("mov.u32 %r3, 0; L: {turns} {look} @%p0 bra L;");
+    ends(&format!("{twice} st.global.u32 [%to], 4; ret;"), 4);
+    // A loop in a loop. The inner one only has a shuffle.
+    let inner = "M: shfl.sync.bfly.b32 %r5, %r3, 1, 31, -1; add.u32 %r3, %r3, 1;
+         setp.lt.u32 %p1, %r3, 3; @%p1 bra M;";
+    let nested = format!("L: mov.u32 %r3, 0; {inner} bar.sync 0; {look} @%p0 bra L;");
+    ends(&format!("{nested} st.global.u32 [%to], 5; ret;"), 5);
+    // All threads take the value of the first one, so that this loop has a barrier.
+    let agreed = format!("L: {look} @%p0 bra L; setp.eq.u32 %p1, %r2, 2; @%p1 bra D; bar.sync 0;");
+    ends(&format!("{agreed} D: st.global.u32 [%to], 6; ret;"), 6);
+}
+
+#[test]
+fn all_threads_leave_a_long_loop_with_barriers_in_the_same_turn() {
+    // One thread fails in the third turn of two thousand million.
+    let fails = "setp.eq.u32 %p1, %t, 2; setp.eq.and.u32 %p1, %r3, 3, %p1;
+         @%p1 ld.global.u32 %r2, [%in+4096];";
+    let compares = ".shared .align 4 .u32 s; setp.eq.u32 %p2, %t, 0;
+         @%p2 st.shared.u32 [s], %r3; bar.sync 0; ld.shared.u32 %r4, [s];
+         sub.u32 %r5, %r4, %r3; setp.lt.u32 %p3, %r3, 6; selp.u32 %r6, 7, 8, %p3;
+         add.u32 %r5, %r5, %r6;";
+    checked(
+        &format!(
+            "mov.u32 %r3, 0; L: add.u32 %r3, %r3, 1; {fails} bar.sync 0;
+             setp.lt.u32 %p0, %r3, 2000000000; @%p0 bra L;
+             {compares} st.global.u32 [%to], %r5; ret;"
+        ),
+        (1, BASE + FREE + 4096),
+        &[7; 4],
+    );
+}
+
+#[test]
 fn a_failed_thread_keeps_no_loop_over_a_reduction_of_the_block_alive() {
     // The third thread asks for another turn until it has stored something, and it never does.
     run(

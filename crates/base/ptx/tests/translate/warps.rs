@@ -184,6 +184,79 @@ fn a_lock_that_all_threads_wait_for_goes_from_one_to_the_other() {
 }
 
 #[test]
+fn a_loop_that_does_not_use_what_it_finds_in_memory_does_not_part_lanes() {
+    // Some lanes load in a loop of one turn. Behind it, each lane stores into two words, and the
+    // second store goes over the first one of another lane.
+    run(
+        ".shared .align 4 .b8 s[132]; mov.u32 %r2, s; shl.b32 %r3, %t, 2;
+         add.u32 %r4, %r2, %r3; st.shared.u32 [%r4], %t; bar.sync 0;
+         xor.b32 %r5, %t, 15; shl.b32 %r6, %r5, 2; add.u32 %r7, %r6, %r2;
+         ld.shared.u32 %r8, [%r7]; and.b32 %r9, %r8, 1; setp.ne.u32 %p1, %r9, 0;
+         @!%p1 bra J; mov.u32 %r10, 0;
+         L: ld.volatile.shared.u32 %r11, [%r4+4]; add.u32 %r10, %r10, 1;
+         setp.lt.u32 %p2, %r10, 1; @%p2 bra L;
+         J: mov.u32 %r10, 0;
+         M: st.shared.u32 [%r4], 7; mad.lo.u32 %r12, %t, 13, 13; and.b32 %r13, %r12, 31;
+         shl.b32 %r14, %r13, 2; add.u32 %r15, %r14, %r2; add.u32 %r16, %t, 100;
+         st.volatile.shared.u32 [%r15], %r16; add.u32 %r10, %r10, 1;
+         setp.lt.u32 %p3, %r10, 1; @%p3 bra M;
+         bar.warp.sync -1; ld.shared.u32 %r17, [%r4]; st.global.u32 [%to], %r17; ret;",
+        &[],
+        0,
+        1,
+        32,
+        32,
+        |machine, found| {
+            let mut wanted = [0; 32];
+            (0..32).for_each(|lane| wanted[(lane * 13 + 13) % 32] = lane as u32 + 100);
+            assert_eq!(found, wanted, "{}", machine.name);
+        },
+    );
+}
+
+#[test]
+fn a_loop_that_waits_for_what_a_loop_in_it_finds_lets_other_threads_run() {
+    // The outer loop also stores, so that only the inner one lets other threads run.
+    run(
+        ".shared .align 4 .u32 s; st.volatile.shared.u32 [s], 0; bar.sync 0;
+         setp.ne.u32 %p0, %t, 0; @%p0 bra OTHER;
+         L: mov.u32 %r2, 0; M: ld.volatile.shared.u32 %r3, [s]; add.u32 %r2, %r2, 1;
+         setp.lt.u32 %p1, %r2, 2; @%p1 bra M; st.global.u32 [%to], %r3;
+         setp.eq.u32 %p2, %r3, 0; @%p2 bra L; ret;
+         OTHER: st.volatile.shared.u32 [s], 9; ret;",
+        &[],
+        0,
+        1,
+        2,
+        2,
+        |machine, found| assert_eq!(found, [9, 0], "{}", machine.name),
+    );
+}
+
+#[test]
+fn a_loop_inside_one_that_waits_lets_other_threads_run() {
+    // The outer loop waits for a word that it loads itself, for one that goes through memory, or
+    // for the carry of a subtraction. It also stores, so only the inner loop can let others run.
+    let waits = [
+        "ld.volatile.shared.u32 %r4, [s+4]; setp.eq.u32 %p2, %r4, 0;",
+        "st.shared.u32 [s+8], %r3; ld.shared.u32 %r4, [s+8]; setp.eq.u32 %p2, %r4, 0;",
+        "sub.cc.u32 %r5, %r3, 1; subc.u32 %r4, 0, 0; setp.ne.u32 %p2, %r4, 0;",
+    ];
+    for wait in waits {
+        let body = format!(
+            ".shared .align 4 .b8 s[12]; mov.u32 %r2, s;
+             st.volatile.shared.u32 [s], 0; st.volatile.shared.u32 [s+4], 0; bar.sync 0;
+             setp.ne.u32 %p0, %t, 0; @%p0 bra OTHER;
+             L: mov.u32 %r2, 0; M: ld.volatile.shared.u32 %r3, [s]; add.u32 %r2, %r2, 1;
+             setp.lt.u32 %p1, %r2, 2; @%p1 bra M; st.global.u32 [%to], %r3;
+             {wait} @%p2 bra L; st.global.u32 [%to], 9; ret;
+             OTHER: st.volatile.shared.u32 [s], 9; st.volatile.shared.u32 [s+4], 9; ret;"
+        );
+        run(&body, &[], 0, 1, 2, 2, |machine, found| assert_eq!(found, [9, 0], "{}", machine.name));
+    }
+}
+
+#[test]
 fn votes_that_share_a_barrier_have_results_of_their_own() {
     // Seven rounds, because the words of the votes alternate. The last warp has eight lanes.
     const ROUNDS: u32 = 7;

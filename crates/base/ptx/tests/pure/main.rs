@@ -1,0 +1,7 @@
+//! The tests that use no device and no daemon. They are one program, because the building of a
+//! program takes longer than most of its tests.
+
+mod corpus;
+mod fatbins;
+mod hostile;
+mod refusals;

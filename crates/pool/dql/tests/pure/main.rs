@@ -1,0 +1,9 @@
+//! The tests that use no device and no daemon. They are one program, because the building of a
+//! program takes longer than most of its tests.
+
+mod attributes;
+mod common;
+mod errors;
+mod language;
+mod properties;
+mod templates;

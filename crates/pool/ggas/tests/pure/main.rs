@@ -1,0 +1,8 @@
+//! The tests that use no device and no daemon. They are one program, because the building of a
+//! program takes longer than most of its tests.
+
+mod explorer;
+mod frames;
+mod host;
+mod model;
+mod rounds;
