@@ -232,6 +232,8 @@ def run(name, command, folder, report, extra):
             os.environ,
             CARGO_MANIFEST_DIR=str(folder),
             PENSTOCK_TEST_SKIPS=str(skips),
+            # Open MPI's launchers fail if one removes a folder while another one makes it.
+            OMPI_MCA_orte_tmpdir_base=place,
             RUST_TEST_THREADS=TEST_THREADS,
         )
         limit_s = LONG_LIMIT_S if IGNORED["long"] in extra else TEST_LIMIT_S

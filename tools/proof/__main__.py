@@ -18,6 +18,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import tomllib
@@ -90,7 +91,10 @@ class Run:
         limit = command.limit_s or stages.RUNNER_LIMIT_S[self.lane]
         if command.case and (plant := os.environ.get("TEST_PLANT")):
             words, limit = (["sleep", "1000"], 1) if plant.endswith(":hang") else (["false"], limit)
-        ended = work.Job(label, words, limit, environment, take).finish()
+        # Open MPI's launchers fail if one removes a folder while another one makes it.
+        with tempfile.TemporaryDirectory(prefix="ompi.", ignore_cleanup_errors=True) as place:
+            environment["OMPI_MCA_orte_tmpdir_base"] = place
+            ended = work.Job(label, words, limit, environment, take).finish()
         (LOGS / f"{stage.name}-{number}.log").write_text("\n".join(lines) + "\n")
         result.cpu_s += ended.cpu
         tally = counts.read(tally_file)

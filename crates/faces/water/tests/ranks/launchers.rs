@@ -224,7 +224,9 @@ impl Run {
                 // The launcher must also work as root, the only user of a container.
                 command
                     .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+                    .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+                    // Launchers that share a folder fail if one removes it while another makes it.
+                    .env("OMPI_MCA_orte_tmpdir_base", &self.folder);
                 if self.surviving {
                     command.args(["--mca", "orte_enable_recovery", "1"]);
                 }
