@@ -22,6 +22,7 @@ SHORT, LONG, SMALL = (10, 4096), (600, 4096), (600, 700)
 # The same for launches beside which the worker builds probes, and for compilations at the first
 # launch: FOREVER takes more than NARROW.
 BRIEF, NARROW = (30, 4096), (600, 200)
+CORES = len(os.sched_getaffinity(0))
 
 
 def doubled(first, depth):
@@ -182,34 +183,29 @@ kernel void hold(global volatile int *a) {
 }
 """
 
-# What the client does besides. Each makes itself ready, and returns how to begin. This returns what
-# is done again and again.
+# What the client does besides. Each makes itself ready, then begins, and then goes on.
 
 
 def talking(client, _):
-    return lambda: client.ping
+    while True:
+        client.ping()
+        yield
 
 
 def flooding(client, words):
     """Short kernels in another queue. The client does not wait for them, because the driver may run
     none of them while it compiles. All of them may be on their way (COMMANDS_IN_FLIGHT_MAX)."""
-    short = client.kernel(OTHERS, "short_one")
-    queue, other, rounds = client.queue, client.id(), iter(range(50))
-    client.send("CreateQueue", other, client.context, 0, 0, 0, 0)
-
-    def launch():
-        client.queue = other
-        for _ in range(1000 if next(rounds, None) is not None else 0):
-            client.launch(short, mem_arg(0, words), event=0)
-        client.send("Flush", other)
-        client.queue = queue
-        client.ping()
-
+    short, other = client.kernel(OTHERS, "short_one"), client.other_queue()
     # Compiled before the driver has more to compile.
-    client.queue = other
-    assert client.wait(client.launch(short, mem_arg(0, words))) == 0
-    client.queue = queue
-    return lambda: launch
+    assert client.wait(client.launch(short, mem_arg(0, words), queue=other)) == 0
+    yield
+    for count in (0, *[1000] * 50):
+        for _ in range(count):
+            client.launch(short, mem_arg(0, words), event=0, queue=other)
+        client.send("Flush", other)
+        client.ping()
+        yield
+    yield from talking(client, words)
 
 
 def holding(groups):
@@ -217,29 +213,23 @@ def holding(groups):
     once."""
 
     def hold(client, words):
-        kernel, queue, other = client.kernel(OTHERS, "hold"), client.queue, client.id()
-        client.send("CreateQueue", other, client.context, 0, 0, 0, 0)
+        kernel, other = client.kernel(OTHERS, "hold"), client.other_queue()
 
         def launch(content):
-            client.send("WriteBuffer", queue, words, 0, 0, payload=content)
-            assert client.request("Finish", queue)[0] == 0
-            client.queue = other
-            launched = client.launch(kernel, mem_arg(0, words), groups, group=1)
+            client.send("WriteBuffer", client.queue, words, 0, 0, payload=content)
+            assert client.request("Finish", client.queue)[0] == 0
+            launched = client.launch(kernel, mem_arg(0, words), groups, group=1, queue=other)
             client.send("Flush", other)
-            client.queue = queue
             return launched
-
-        def runs():
-            return client.bytes_of(client.read(words, 4, 32)) != bytes(4)
-
-        def begin():
-            launch(bytes(4096))
-            wait_for(runs, "it does not run")
-            return client.ping
 
         # This one ends, so that the driver has compiled the kernel.
         assert client.wait(launch(b"\1" * 4096)) == 0
-        return begin
+        yield
+        launch(bytes(4096))
+        read = lambda: client.bytes_of(client.read(words, 4, 32))
+        wait_for(lambda: read() != bytes(4), "it does not run")
+        yield
+        yield from talking(client, words)
 
     return hold
 
@@ -247,21 +237,22 @@ def holding(groups):
 class Compiling:
     """A session in which the driver compiles a kernel at its launch for longer than it may."""
 
-    def __init__(self, node, source, besides):
+    def __init__(self, node, besides):
         self.client = client = Client(node).setup()
-        self.kernel, self.words = client.kernel(source, "big"), client.buffer(4096)
-        self.begin = besides(client, self.words)
+        self.kernel, self.words = client.kernel(FOREVER, "big"), client.buffer(4096)
+        self.besides = besides(client, self.words)
+        next(self.besides)
 
     def launch(self):
         client = self.client
-        self.act = self.begin()
+        next(self.besides)
         client.launch(self.kernel, mem_arg(0, self.words), 64)
         client.send("Flush", client.queue)
 
     def has_ended(self, limit):
         """Acts. Returns whether the session has ended, as it must at this limit."""
         with contextlib.suppress(ConnectionError):
-            self.act()
+            next(self.besides)
             return False
         said = self.client.fault or self.client.end_of()
         for word in ("kernel big", "first launch", limit, "administrator"):
@@ -280,28 +271,30 @@ def asking_for_binaries(node):
     wait_for(lambda: not is_alive(client.worker), "the compiler works on")
 
 
-def compilations_at_the_first_launch(_):
+def compiling(limit, besides):
+    def run(node):
+        other = Client(node).works()
+        # Beside a kernel that has the only thread of the driver, nothing is compiled.
+        sessions = [Compiling(node, one) for one in (besides if CORES > 1 else [talking])]
+        for session in sessions:
+            session.launch()
+        end = time.monotonic() + 5 * PATIENCE_S
+        while sessions:
+            assert time.monotonic() < end, f"{len(sessions)} sessions go on"
+            sessions = [session for session in sessions if not session.has_ended(limit)]
+        other.works().close()
+
+    return run
+
+
+def compilations_that_take_all_memory(_):
+    with_limits("pocl", NARROW, compiling("BUILD_MIB", [talking, holding(8)]))
+
+
+@lane("all")
+def compilations_that_do_not_end(_):
     besides = [talking, flooding, holding(1), holding(8)]
-    if os.cpu_count() == 1:
-        # The only thread has the other kernel, and nothing is compiled.
-        besides = [talking]
-
-    def attack(source, limit, besides):
-        def run(node):
-            other = Client(node).works()
-            sessions = [Compiling(node, source, one) for one in besides]
-            for session in sessions:
-                session.launch()
-            end = time.monotonic() + 5 * PATIENCE_S
-            while sessions:
-                assert time.monotonic() < end, f"{len(sessions)} sessions go on"
-                sessions = [session for session in sessions if not session.has_ended(limit)]
-            other.works().close()
-
-        return run
-
-    with_limits("pocl", SHORT, attack(FOREVER, "BUILD_SECONDS", besides))
-    with_limits("pocl", NARROW, attack(FOREVER, "BUILD_MIB", besides[::3]))
+    with_limits("pocl", SHORT, compiling("BUILD_SECONDS", besides))
 
 
 def waiting(node):
@@ -314,7 +307,7 @@ def waiting(node):
     hold = client.kernel("kernel void hold(global volatile int *a) { while (!a[0]) ; }", "hold")
     first = client.kernel("kernel void first(global int *a) { a[1]++; }", "first")
     second = client.kernel("kernel void second(global int *a) { a[2]++; }", "second")
-    holders = [client.launch(hold, mem_arg(0, words)) for _ in range(os.cpu_count())]
+    holders = [client.launch(hold, mem_arg(0, words)) for _ in range(CORES)]
     client.send("Flush", client.queue)
     behind = client.launch(first, mem_arg(0, words))
     gated = client.launch(second, mem_arg(0, words), waits=[never])
@@ -323,9 +316,7 @@ def waiting(node):
         client.ping()
         time.sleep(0.2)
     # An idle queue, whose writes wait for no thread of the driver.
-    queue = client.id()
-    client.send("CreateQueue", queue, client.context, 0, 0, 0, 0)
-    client.send("WriteBuffer", queue, words, 0, 0, payload=b"\1\0\0\0")
+    client.send("WriteBuffer", client.other_queue(), words, 0, 0, payload=b"\1\0\0\0")
     client.send("ResolveEvent", never, 0)
     assert [client.wait(event) for event in (*holders, behind, gated)] == [0] * (len(holders) + 2)
     client.close()
@@ -341,6 +332,7 @@ def launches_that_wait_for_long(_):
     with_limits("pocl", BRIEF, waiting)
 
 
-ATTACKS = [compilations_at_the_first_launch, compilations_for_binaries, launches_that_wait_for_long]
+ATTACKS = [compilations_that_take_all_memory, compilations_that_do_not_end]
+ATTACKS += [compilations_for_binaries, launches_that_wait_for_long]
 ATTACKS += [builds_of(driver) for driver in DRIVERS]
 ATTACKS += [builds_at(level, driver) for driver in DRIVERS for level in LEVELS]

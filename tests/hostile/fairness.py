@@ -294,7 +294,7 @@ def users_whose_kernels_never_end(_node):
 def leaves_threads(client, kernel, until):
     """Leaves a thread in the worker, and gives the device nothing more."""
     leaver = Leaver(client)
-    leaver.leave()
+    leaver.leave(1)
     time.sleep(max(0, until - time.monotonic()))
     return leaver.read()[1]
 

@@ -334,11 +334,16 @@ class Client:
         assert status == 0, f"a build ended with {status}: {report[:400]}"
         return program
 
-    def launch(self, kernel, args=b"", items=1, event=None, group=0, **more):
+    def other_queue(self):
+        queue = self.id()
+        self.send("CreateQueue", queue, self.context, 0, 0, 0, 0)
+        return queue
+
+    def launch(self, kernel, args=b"", items=1, event=None, group=0, queue=None, **more):
         event = self.id() if event is None else event
         self.send(
             "LaunchKernel",
-            self.queue,
+            queue or self.queue,
             kernel,
             event,
             1,

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
 use penstock_link::{Accepted, Credentials, Machine, MemoryUse, Part, PublicKey, Way};
-use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Terms, User};
+use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Stray, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
@@ -81,6 +81,7 @@ pub(crate) struct Workers {
     pub(crate) sharing: Sharing,
     /// When to look next at the core time of sessions; `None` if no kernel has a limit of time.
     stray_look: Option<Instant>,
+    strays_looked: Instant,
     /// How far the last worker is confined that became ready.
     pub(crate) confinement: Option<Report>,
     /// The level of confinement below which clients are refused.
@@ -114,7 +115,7 @@ struct Worker {
     /// When it was told that its session ends because of a limit.
     over_since: Option<Instant>,
     /// Its core time that nothing explains.
-    watch: strays::Watch,
+    stray: Stray,
 }
 
 impl Worker {
@@ -210,6 +211,7 @@ impl Workers {
             account: Account::default(),
             sharing: Sharing::new(means, cores()),
             stray_look: None,
+            strays_looked: Instant::now(),
             confinement: None,
             required,
             groups,
@@ -287,7 +289,7 @@ impl Workers {
                     nodes: FxHashSet::default(),
                     asks: Asks::new(now),
                     over_since: None,
-                    watch: strays::Watch::default(),
+                    stray: Stray::default(),
                 };
                 self.table.insert(id, worker);
                 Ok(id)

@@ -73,11 +73,12 @@ impl Account {
 /// Judges in the daemon what a worker tells.
 #[derive(Debug, Default)]
 pub struct Stray {
+    /// The limit at the last look.
+    max: Option<Duration>,
     /// Core time of the worker at the first look.
-    began: Option<Duration>,
-    /// Stray time that the worker had told at the last look. What it told before the first one
-    /// does not count.
-    told: Option<Duration>,
+    began: Duration,
+    /// Stray time that the worker had told at the last look.
+    told: Duration,
     /// Stray time that is not forgiven.
     level: Duration,
 }
@@ -93,7 +94,8 @@ pub enum Excess {
 
 impl Stray {
     /// Looks at a session that has taken the core time `used`, the time `passed` after the last
-    /// look. A kernel may have the time `max`, on all `cores` of the host.
+    /// look. A kernel may have the time `max`, on all `cores` of the host. What was before a change
+    /// of `max` does not count: the worker looked as often as the other limit needed.
     pub fn look(
         &mut self,
         passed: Duration,
@@ -101,12 +103,13 @@ impl Stray {
         told: Told,
         (max, cores): (Duration, u32),
     ) -> Option<Excess> {
-        let began = *self.began.get_or_insert(used);
-        let before = self.told.unwrap_or(told.stray);
-        let more = told.stray.saturating_sub(before);
-        self.told = Some(before.max(told.stray));
+        if self.max != Some(max) {
+            *self = Self { max: Some(max), began: used, told: told.stray, level: Duration::ZERO };
+        }
+        let more = told.stray.saturating_sub(self.told);
+        self.told = self.told.max(told.stray);
         self.level = (self.level + more).saturating_sub(passed / FORGIVEN);
-        let unseen = used.saturating_sub(told.looked.max(began));
+        let unseen = used.saturating_sub(told.looked.max(self.began));
         if self.level > max {
             Some(Excess::Stray)
         } else if unseen > max.saturating_mul(cores.max(1)) {

@@ -65,24 +65,16 @@ pub struct OwnThread {
     _stays: PhantomData<*const ()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OwnThreads {
     clocks: Vec<ThreadClock>,
     /// Time of those that have ended.
     ended: Duration,
 }
 
-static OWN: Lock<OwnThreads> = Lock::new(OwnThreads::new());
+static OWN: Lock<OwnThreads> = Lock::new(OwnThreads { clocks: Vec::new(), ended: Duration::ZERO });
 
 impl OwnThreads {
-    const fn new() -> Self {
-        Self { clocks: Vec::new(), ended: Duration::ZERO }
-    }
-
-    fn begin(&mut self, clock: ThreadClock) {
-        self.clocks.push(clock);
-    }
-
     fn end(&mut self, ending: ThreadClock) {
         self.clocks.retain(|clock| *clock != ending);
         self.ended += ending.time();
@@ -98,7 +90,7 @@ impl OwnThread {
     #[must_use]
     pub fn begin() -> Self {
         let clock = ThreadClock::of_this_thread();
-        OWN.lock().begin(clock);
+        OWN.lock().clocks.push(clock);
         Self { clock, _stays: PhantomData }
     }
 }
@@ -138,8 +130,6 @@ fn restore_signals(before: &libc::sigset_t) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-
     use super::*;
 
     /// Computes for this long on the calling thread.
@@ -150,29 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn time_of_own_threads_counts_while_they_live_and_after_their_end() {
+    fn quiet_threads_are_own_threads() {
         let (time, before) = (Duration::from_millis(20), own_time());
-        let (computed, has_computed) = channel();
-        let (end, ends) = channel::<()>();
-        let thread = spawn_quiet("own", HELPER_STACK_BYTES, move || {
-            compute(time);
-            computed.send(()).unwrap();
-            _ = ends.recv();
-        });
-        has_computed.recv().unwrap();
-        assert!(own_time() >= before + time);
-        drop(end);
+        let thread = spawn_quiet("own", HELPER_STACK_BYTES, move || compute(time));
         thread.unwrap().join().unwrap();
         assert!(own_time() >= before + time);
     }
 
     #[test]
     fn only_own_threads_count_and_each_only_until_it_ends() {
-        let (mut own, time) = (OwnThreads::new(), Duration::from_millis(200));
+        let (mut own, time) = (OwnThreads::default(), Duration::from_millis(200));
         let this = ThreadClock::of_this_thread();
         compute(time);
         assert_eq!(own.time(), Duration::ZERO);
-        own.begin(this);
+        own.clocks.push(this);
         assert!(own.time() >= time);
         let before = own.time();
         // Another thread, which is none of its own.

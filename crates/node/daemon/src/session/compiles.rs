@@ -1,30 +1,14 @@
 //! What a driver takes that compiles kernels when they are launched. [`Compiles`] decides without a
 //! driver and a clock.
 //!
-//! PoCL compiles a kernel for its work-group size at the first launch, on a thread of the device.
-//! The launch is `CL_QUEUED` while it waits for other commands. Then it joins the device's line,
-//! and is `CL_SUBMITTED` until the kernel itself begins. So a launch that is submitted is being
-//! compiled, or it waits for a thread, perhaps for hours behind kernels that run. No status tells
-//! these two apart: PoCL divides a kernel among its threads, and does not say which of them still
-//! work for it. A client could hide a compilation beside a kernel that does not end.
-//!
-//! But PoCL holds one lock while it makes code, and each build of a program needs the same lock. So
-//! the worker builds a tiny program now and then while a launch is submitted: the *probe*.
-//!
-//! * While threads only run kernels, the probe ends at once. So a launch that waits for a thread
-//!   never counts, however long it waits.
-//! * While a kernel is being compiled, the probe waits. This time counts, whatever else runs.
-//! * A probe that a busy host delays takes core time now and then. That does not count: who waits
-//!   for a lock takes none. A compilation takes core time, so the time counts for no more than the
-//!   process has taken of it.
-//! * A probe that fails tells nothing: the host may have no room on its disk, or no thread.
-//!
-//! Between two compilations the probe gets the lock, because PoCL frees the lock to link. The
-//! client's own builds hold the lock as well, and have limits of their own. So the time is divided
-//! between the launches and the builds that run, but into few parts: builds may not make a limit
-//! useless.
+//! A launch that is submitted is being compiled, or it waits for a thread, perhaps for hours behind
+//! kernels that run. No status tells these two apart. But PoCL holds one lock while it makes code,
+//! and each build of a program needs this lock. So the worker builds a tiny program now and then
+//! while a launch is submitted: the *probe*. While a probe waits for the lock, a kernel is being
+//! compiled. `docs/decisions/0053-builds-are-rehearsed.md` says what counts, and why.
 
-use std::fmt::{self, Display};
+use std::fmt::Display;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -57,39 +41,19 @@ pub(crate) struct Compiler {
     device: device::Device,
     /// Where probes are built, once there was one.
     context: OnceLock<device::Context>,
-    /// Whether the failure of a probe was told.
-    told: Once,
 }
 
 impl Compiler {
     /// Returns the compiler of these devices, if there is one.
     pub(super) fn of(devices: &[device::Device], limits: BuildLimits) -> Option<Arc<Self>> {
         let device = devices.iter().find(|it| compiles_at_launch(it))?.clone();
-        Some(Arc::new(Self { limits, device, context: OnceLock::new(), told: Once::new() }))
+        Some(Arc::new(Self { limits, device, context: OnceLock::new() }))
     }
 
     /// Builds a probe in a thread; `None` if the system gives no thread.
     pub(super) fn probe(self: &Arc<Self>) -> Option<Arc<Probe>> {
-        let (compiler, probe) = (self.clone(), Arc::new(Probe::default()));
-        let of_thread = probe.clone();
-        let build = move || {
-            let _own = OwnThread::begin();
-            of_thread.clock.get_or_init(ThreadClock::of_this_thread);
-            let built = compiler.build();
-            if let Err(status) = built {
-                compiler.tell(&status);
-            }
-            of_thread.ended.get_or_init(|| built.is_ok());
-        };
-        let thread = thread::Builder::new().name("probe".into()).stack_size(BUILD_STACK_BYTES);
-        thread.spawn(build).inspect_err(|error| self.tell(error)).ok().map(|_| probe)
-    }
-
-    /// Tells the first failure of a probe.
-    fn tell(&self, error: &dyn Display) {
-        self.told.call_once(|| {
-            tracing::warn!(%error, "no probe tells whether the driver compiles a launched kernel");
-        });
+        let compiler = self.clone();
+        Probe::begin(move || compiler.build())
     }
 
     fn build(&self) -> Result<(), Status> {
@@ -121,6 +85,22 @@ pub(super) enum Progress {
 }
 
 impl Probe {
+    fn begin(build: impl FnOnce() -> Result<(), Status> + Send + 'static) -> Option<Arc<Self>> {
+        let probe = Arc::new(Self::default());
+        let of_thread = probe.clone();
+        let work = move || {
+            let _own = OwnThread::begin();
+            of_thread.clock.get_or_init(ThreadClock::of_this_thread);
+            // A probe without an end would count as a compilation.
+            let built =
+                catch_unwind(AssertUnwindSafe(build)).unwrap_or(Err(Status::OUT_OF_RESOURCES));
+            _ = built.inspect_err(|status| tell_first(status));
+            of_thread.ended.get_or_init(|| built.is_ok());
+        };
+        let thread = thread::Builder::new().name("probe".into()).stack_size(BUILD_STACK_BYTES);
+        thread.spawn(work).inspect_err(|error| tell_first(error)).ok().map(|_| probe)
+    }
+
     pub(super) fn progress(&self) -> Progress {
         let took = self.clock.get().map_or(Duration::ZERO, |clock| clock.time());
         match self.ended.get() {
@@ -129,6 +109,14 @@ impl Probe {
             Some(false) => Progress::Failed,
         }
     }
+}
+
+/// Tells the first failure of a probe in this process, which serves one client.
+fn tell_first(error: &dyn Display) {
+    static TOLD: Once = Once::new();
+    TOLD.call_once(|| {
+        tracing::warn!(%error, "no probe tells whether the driver compiles a launched kernel");
+    });
 }
 
 /// Returns whether a device's driver compiles kernels in this process when they are launched.
@@ -140,41 +128,9 @@ pub(super) fn compiles_at_launch(device: &device::Device) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Submitted {
     pub(super) count: usize,
-    /// What joined the line first as far as is known, and when it was seen there.
-    pub(super) first: Work,
-    pub(super) since: Instant,
-}
-
-impl Submitted {
-    /// Adds one more, which was seen at the time `since`.
-    pub(super) fn add(before: &mut Option<Self>, work: &Work, since: Instant) {
-        let count = 1 + before.as_ref().map_or(0, |it| it.count);
-        match before {
-            Some(before) if before.since <= since => before.count = count,
-            other => *other = Some(Self { count, first: work.clone(), since }),
-        }
-    }
-}
-
-/// What a driver compiles late.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// The launch of a kernel with this name.
-    Launch(Arc<str>),
-    /// The binaries of a program, for which the driver compiles all kernels.
-    Binaries,
-}
-
-impl Display for Work {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Launch(kernel) => {
-                let name: String = kernel.chars().take(NAME_MAX).collect();
-                write!(f, "the kernel {name} at its first launch")
-            }
-            Self::Binaries => f.write_str("the kernels of a program for its binaries"),
-        }
-    }
+    /// The first of them: the launch of a kernel with this name, or `None` for the binaries of a
+    /// program, for which the driver compiles all kernels.
+    pub(super) first: Option<Arc<str>>,
 }
 
 /// What is seen of a session at one moment.
@@ -193,7 +149,7 @@ pub(super) struct Seen {
 }
 
 /// What is known of a session's compilations.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Compiles<P> {
     /// When the last look was, and the core time of the process then.
     looked: Option<(Instant, Duration)>,
@@ -206,13 +162,6 @@ pub(super) struct Compiles<P> {
     waited: Duration,
     /// Memory of the process when nothing was being compiled.
     quiet: Option<u64>,
-}
-
-impl<P> Default for Compiles<P> {
-    fn default() -> Self {
-        let waited = Duration::ZERO;
-        Self { looked: None, probe: None, rests: None, waited, quiet: None }
-    }
 }
 
 impl<P> Compiles<P> {
@@ -232,16 +181,13 @@ impl<P> Compiles<P> {
         let passed = passed.min(seen.used.saturating_sub(last.1));
         let (mut waits, mut has_ended) = (false, false);
         if let Some((probe, took)) = self.probe.take() {
-            match progress(&probe) {
-                Progress::Builds(now) => {
-                    waits = now == took;
-                    self.probe = Some((probe, now));
-                }
-                Progress::Ended => {
-                    has_ended = true;
-                    self.rests = Some(seen.now);
-                }
-                Progress::Failed => self.rests = Some(seen.now),
+            let progress = progress(&probe);
+            if let Progress::Builds(now) = progress {
+                waits = now == took;
+                self.probe = Some((probe, now));
+            } else {
+                has_ended = progress == Progress::Ended;
+                self.rests = Some(seen.now);
             }
         }
         if has_ended || seen.submitted.is_none() {
@@ -259,25 +205,28 @@ impl<P> Compiles<P> {
             // Without a thread, the next one is not made at once either.
             self.rests = Some(seen.now);
         }
+        // Each may be what the probe waits for.
+        let parts = (submitted.count + seen.builds).min(PARTS_MAX);
         if waits {
-            let parts = (1 + seen.builds).min(PARTS_MAX);
             self.waited += passed / u32::try_from(parts).unwrap_or(u32::MAX);
         }
-        self.excess(limits, seen, submitted)
-    }
-
-    fn excess(
-        &mut self,
-        limits: &BuildLimits,
-        seen: &Seen,
-        submitted: &Submitted,
-    ) -> Option<String> {
         let grown = seen.memory.map_or(0, |memory| {
             // Objects and content count in full, although much of their memory may have been in use
-            // before.
+            // before, or may never be.
             memory.saturating_sub(*self.quiet.get_or_insert(memory)).saturating_sub(seen.objects)
         });
-        let parts = (submitted.count + seen.builds).clamp(1, PARTS_MAX) as u64;
+        let what = self.excess(limits, grown, parts as u64)?;
+        let work = match &submitted.first {
+            None => "the kernels of a program for its binaries".to_owned(),
+            Some(kernel) => {
+                let name: String = kernel.chars().take(NAME_MAX).collect();
+                format!("the kernel {name} at its first launch")
+            }
+        };
+        Some(format!("the driver compiled {work} {what} for its daemon"))
+    }
+
+    fn excess(&self, limits: &BuildLimits, grown: u64, parts: u64) -> Option<String> {
         let (most, took) = (limits.bytes_max >> 20, grown >> 20);
         let (what, setting) = if self.waited > Duration::from_secs(limits.seconds_max) {
             (format!("for longer than {} s", limits.seconds_max), "PENSTOCK_BUILD_SECONDS")
@@ -286,10 +235,9 @@ impl<P> Compiles<P> {
         } else {
             return None;
         };
-        let work = &submitted.first;
         Some(format!(
-            "the driver compiled {work} {what}: make the kernel smaller, or ask the administrator \
-             of the node to raise {setting} for its daemon"
+            "{what}: make the kernel smaller, or ask the administrator of the node to raise \
+             {setting}"
         ))
     }
 }
@@ -312,14 +260,10 @@ mod tests {
         probes: usize,
     }
 
-    fn launch(name: &str) -> Work {
-        Work::Launch(name.into())
-    }
-
     impl Driver {
         fn new() -> Self {
             let now = Instant::now();
-            let submitted = Some(Submitted { count: 1, first: launch("k"), since: now });
+            let submitted = Some(Submitted { count: 1, first: Some("k".into()) });
             let (used, memory) = (Duration::ZERO, Some(100 << 20));
             let seen = Seen { now, used, submitted, builds: 0, memory, objects: 0 };
             let compiles = Compiles::default();
@@ -397,13 +341,15 @@ mod tests {
     }
 
     #[test]
-    fn builds_have_their_part_of_the_time_and_no_more() {
-        let mut driver = Driver::new();
-        driver.seen.builds = 1;
-        must_end(driver.run(100), 16..20, &LATE);
-        let mut driver = Driver::new();
-        driver.seen.builds = 100;
-        must_end(driver.run(100), 32..36, &LATE);
+    fn builds_and_launches_have_their_part_of_the_time_and_no_more() {
+        for (count, builds, after) in
+            [(1, 1, 16..20), (2, 0, 16..20), (1, 100, 32..36), (50, 0, 32..36)]
+        {
+            let mut driver = Driver::new();
+            driver.seen.submitted.as_mut().unwrap().count = count;
+            driver.seen.builds = builds;
+            must_end(driver.run(100), after, &LATE);
+        }
     }
 
     #[test]
@@ -451,8 +397,6 @@ mod tests {
         let mut driver = Driver { is_free: true, ..Driver::new() };
         for mib in 0..100 {
             driver.seen.memory = Some((100 + 100 * mib) << 20);
-            // Each launch is submitted for less than a second, and the next one is there then.
-            driver.seen.submitted.as_mut().unwrap().since = driver.seen.now;
             for _ in 0..3 {
                 assert_eq!(driver.step(LOOK_EVERY), None, "{mib}");
             }
@@ -460,19 +404,31 @@ mod tests {
     }
 
     #[test]
-    fn what_was_submitted_first_is_named() {
-        let (start, mut submitted) = (Instant::now(), None);
-        let later = start + Duration::from_secs(1);
-        for (work, since) in [(launch("late"), later), (Work::Binaries, start)] {
-            Submitted::add(&mut submitted, &work, since);
+    fn what_is_compiled_is_named_and_a_long_name_is_cut() {
+        let name = "ä".repeat(NAME_MAX);
+        let binaries = "the kernels of a program for its binaries for longer".to_owned();
+        let long = Some("ä".repeat(100_000).into());
+        for (work, said) in [(None, binaries), (long, format!("the kernel {name} at"))] {
+            let mut driver = Driver::new();
+            driver.seen.submitted.as_mut().unwrap().first = work;
+            let (_, why) = driver.run(100).unwrap();
+            assert!(why.contains(&said) && why.len() < 500, "{why}");
         }
-        Submitted::add(&mut submitted, &launch("late"), later);
-        let expected = Submitted { count: 3, first: Work::Binaries, since: start };
-        assert_eq!(submitted, Some(expected));
-        let mut driver = Driver::new();
-        driver.seen.submitted = submitted;
-        let (_, why) = driver.run(100).unwrap();
-        assert!(why.contains("the kernels of a program for its binaries for longer"), "{why}");
+    }
+
+    #[test]
+    fn a_probe_that_panics_has_failed() {
+        for (probe, end) in [
+            (Probe::begin(|| panic!("a defect")), Progress::Failed),
+            (Probe::begin(|| Err(Status::OUT_OF_HOST_MEMORY)), Progress::Failed),
+            (Probe::begin(|| Ok(())), Progress::Ended),
+        ] {
+            let probe = probe.unwrap();
+            while matches!(probe.progress(), Progress::Builds(_)) {
+                thread::yield_now();
+            }
+            assert_eq!(probe.progress(), end);
+        }
     }
 
     #[test]
@@ -494,25 +450,5 @@ mod tests {
         }
         driver.seen.memory = None;
         assert_eq!(driver.step(LOOK_EVERY), None);
-    }
-
-    #[test]
-    fn memory_that_stays_after_a_compilation_belongs_to_no_other_one() {
-        let mut driver = Driver::new();
-        for mib in 0..100 {
-            driver.is_free = false;
-            driver.seen.memory = Some((100 + 200 * mib) << 20);
-            assert_eq!(driver.run(3), None, "{mib}");
-            driver.is_free = true;
-            assert_eq!(driver.run(3), None, "{mib}");
-        }
-    }
-
-    #[test]
-    fn a_long_name_is_cut() {
-        let mut driver = Driver::new();
-        driver.seen.submitted.as_mut().unwrap().first = launch(&"ä".repeat(100_000));
-        let (_, why) = driver.run(100).unwrap();
-        assert!(why.contains(&format!(" {} ", "ä".repeat(NAME_MAX))) && why.len() < 500, "{why}");
     }
 }

@@ -1,6 +1,6 @@
 //! The commands that are watched. If kernels have a limit of time, these are launches, and other
-//! commands that explain the core time of the worker. Launches of kernels that the driver may
-//! compile then are always watched.
+//! commands that explain the core time of the worker. Launches for which the driver may have to
+//! compile the kernel are always watched.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,9 +10,11 @@ use std::time::{Duration, Instant};
 use penstock_cl_sys::{CL_RUNNING, CL_SUBMITTED};
 use penstock_device as device;
 use penstock_process::Lock;
-use penstock_wire::Status;
+use penstock_wire::id::kind;
+use penstock_wire::{Id, IndexSpace, Status};
+use rustc_hash::FxHashMap;
 
-use super::compiles::{Submitted, Work, compiles_at_launch};
+use super::compiles::{Submitted, compiles_at_launch};
 
 /// Fewest commands after which those that have ended are removed. Looks at limits of time may be
 /// ten seconds apart, and a program makes a million launches in this time.
@@ -24,8 +26,8 @@ pub(crate) struct Launches<E = device::Event> {
     /// Held by the thread that looks. It takes all commands out of the list meanwhile, so another
     /// one would see none.
     looks: Lock<()>,
-    /// When the session's thread asked a driver for the binaries of a program, while that lasts.
-    binaries: Lock<Option<Instant>>,
+    /// Whether the session's thread asks a driver for the binaries of a program.
+    binaries: AtomicBool,
     /// Number of commands at which those that have ended are removed next: twice the number that
     /// was left the last time. So a command pays for asking about two others.
     remove_at: AtomicUsize,
@@ -38,11 +40,55 @@ pub(crate) struct Launches<E = device::Event> {
 struct Launch<E> {
     event: E,
     traits: Traits,
-    /// The kernel's launch, if it is one.
-    kernel: Option<Work>,
-    /// When it was first seen to be submitted, and when the driver was first seen to run it.
-    submitted: Option<Instant>,
+    kernel: Option<Launched>,
+    /// When the driver was first seen to run it.
     runs: Option<Instant>,
+}
+
+/// The kernel that a command launches.
+#[derive(Clone)]
+pub(crate) struct Launched {
+    pub(crate) name: Arc<str>,
+    /// Set as soon as the driver is seen to have compiled it for such a launch; `None` if it has
+    /// before, or compiles no kernels then.
+    pub(crate) compiled: Option<Arc<AtomicBool>>,
+}
+
+/// Most ways that are remembered of a kernel. Beyond, the oldest one is forgotten, and its next
+/// launch is watched again.
+const WAYS_MAX: usize = 16;
+
+/// In which ways kernels were launched: the driver compiles a kernel once for each of them. A way
+/// is a device and the work-items.
+pub(crate) struct Ways<W = (device::Device, IndexSpace)>(
+    FxHashMap<Id<kind::Kernel>, Vec<(W, Arc<AtomicBool>)>>,
+);
+
+impl<W> Default for Ways<W> {
+    fn default() -> Self {
+        Self(FxHashMap::default())
+    }
+}
+
+impl<W: PartialEq> Ways<W> {
+    /// Returns what is set when the driver has compiled a kernel that is launched in this way;
+    /// `None` if it has.
+    pub(crate) fn compiled(&mut self, kernel: Id<kind::Kernel>, way: W) -> Option<Arc<AtomicBool>> {
+        let ways = self.0.entry(kernel).or_default();
+        if let Some((_, compiled)) = ways.iter().find(|(known, _)| *known == way) {
+            return (!compiled.load(Ordering::Relaxed)).then(|| compiled.clone());
+        }
+        if ways.len() == WAYS_MAX {
+            ways.remove(0);
+        }
+        let compiled = Arc::<AtomicBool>::default();
+        ways.push((way, compiled.clone()));
+        Some(compiled)
+    }
+
+    pub(crate) fn forget(&mut self, kernel: Id<kind::Kernel>) {
+        self.0.remove(&kernel);
+    }
 }
 
 /// What the commands of a queue are.
@@ -86,14 +132,22 @@ impl Looked {
         let (runs, waits) = (status == Status(CL_RUNNING), status == Status(CL_SUBMITTED));
         self.is_busy |= runs || (launch.traits.works_early && waits);
         let Some(kernel) = &launch.kernel else { return };
+        if let Some(compiled) = &kernel.compiled {
+            if runs || status == Status::OK {
+                compiled.store(true, Ordering::Relaxed);
+            } else if waits {
+                self.note_submitted(Some(&kernel.name));
+            }
+        }
         if runs {
             let since = *launch.runs.get_or_insert(now);
             self.longest = self.longest.max(Some(now.saturating_duration_since(since)));
         }
-        if waits && launch.traits.compiles {
-            let since = *launch.submitted.get_or_insert(now);
-            Submitted::add(&mut self.submitted, kernel, since);
-        }
+    }
+
+    fn note_submitted(&mut self, first: Option<&Arc<str>>) {
+        let first = || Submitted { count: 0, first: first.cloned() };
+        self.submitted.get_or_insert_with(first).count += 1;
     }
 }
 
@@ -113,7 +167,7 @@ impl<E> Default for Launches<E> {
         Self {
             watched: Lock::default(),
             looks: Lock::default(),
-            binaries: Lock::default(),
+            binaries: AtomicBool::new(false),
             remove_at: AtomicUsize::new(REMOVAL_MIN),
             steps: AtomicU64::new(0),
             here: AtomicBool::new(false),
@@ -122,15 +176,14 @@ impl<E> Default for Launches<E> {
 }
 
 impl<E: HasStatus> Launches<E> {
-    /// Watches a command from now on. `kernel` is the name of the kernel that it launches.
-    pub(crate) fn watch(&self, event: E, traits: Traits, kernel: Option<Arc<str>>) {
+    /// Watches a command from now on.
+    pub(crate) fn watch(&self, event: E, traits: Traits, kernel: Option<Launched>) {
         if traits.is_here && kernel.is_some() {
             self.here.store(true, Ordering::Relaxed);
         }
         let count = {
             let mut watched = self.watched.lock();
-            let kernel = kernel.map(Work::Launch);
-            watched.push_back(Launch { event, traits, kernel, submitted: None, runs: None });
+            watched.push_back(Launch { event, traits, kernel, runs: None });
             watched.len()
         };
         if count < self.remove_at.load(Ordering::Relaxed) {
@@ -147,24 +200,23 @@ impl<E: HasStatus> Launches<E> {
     /// Looks at all commands, and removes those that have ended.
     pub(crate) fn look(&self, now: Instant) -> Looked {
         let _looks = self.looks.lock();
-        let mut looked = self.ask(now);
-        if let Some(since) = *self.binaries.lock() {
-            Submitted::add(&mut looked.submitted, &Work::Binaries, since);
-        }
-        looked
+        self.ask(now)
     }
 
     /// Has `ask` ask a driver for the binaries of a program, for which the driver may compile.
     pub(crate) fn for_binaries<T>(&self, ask: impl FnOnce() -> T) -> T {
-        *self.binaries.lock() = Some(Instant::now());
+        self.binaries.store(true, Ordering::Relaxed);
         let answer = ask();
-        *self.binaries.lock() = None;
+        self.binaries.store(false, Ordering::Relaxed);
         answer
     }
 
     /// Asks the drivers. Only the thread that holds `looks` calls this.
     fn ask(&self, now: Instant) -> Looked {
         let mut looked = Looked::default();
+        if self.binaries.load(Ordering::Relaxed) {
+            looked.note_submitted(None);
+        }
         // Drivers are asked without the lock, so that no launch waits.
         let mut launches = std::mem::take(&mut *self.watched.lock());
         let count = launches.len();
@@ -214,8 +266,8 @@ mod tests {
 
     const HERE: Traits = Traits { is_here: true, works_early: true, compiles: true };
 
-    fn kernel() -> Option<Arc<str>> {
-        Some("k".into())
+    fn kernel() -> Option<Launched> {
+        Some(Launched { name: "k".into(), compiled: Some(Arc::default()) })
     }
 
     impl HasStatus for Status {
@@ -283,20 +335,51 @@ mod tests {
 
     #[test]
     fn kernels_that_stay_submitted_are_counted_and_the_first_is_named() {
-        let (launches, start) = (Launches::default(), Instant::now());
-        let at = |seconds| start + Duration::from_secs(seconds);
+        let launches = Launches::default();
+        let submitted = || launches.look(Instant::now()).submitted;
         launches.watch(Status(CL_SUBMITTED), HERE, None);
-        launches.watch(Status(CL_SUBMITTED), Traits { compiles: false, ..HERE }, kernel());
-        assert_eq!(launches.look(at(0)).submitted, None);
+        let compiled = kernel().map(|it| Launched { compiled: None, ..it });
+        launches.watch(Status(CL_SUBMITTED), HERE, compiled);
+        assert_eq!(submitted(), None);
         launches.watch(Status(CL_SUBMITTED), HERE, kernel());
-        launches.look(at(1));
-        launches.watch(Status(CL_SUBMITTED), HERE, Some("later".into()));
-        let submitted = launches.look(at(2)).submitted;
-        let first = Work::Launch("k".into());
-        assert_eq!(submitted, Some(Submitted { count: 2, first, since: at(1) }));
-        let submitted = launches.for_binaries(|| launches.look(at(2)).submitted);
-        assert_eq!(submitted.map(|it| it.count), Some(3));
-        assert_eq!(launches.look(at(2)).submitted.map(|it| it.count), Some(2));
+        launches.watch(
+            Status(CL_SUBMITTED),
+            HERE,
+            kernel().map(|it| Launched { name: "later".into(), ..it }),
+        );
+        let launched = Some(Submitted { count: 2, first: Some("k".into()) });
+        assert_eq!(submitted(), launched);
+        let with_binaries = Some(Submitted { count: 3, first: None });
+        assert_eq!(launches.for_binaries(submitted), with_binaries);
+        assert_eq!(submitted(), launched);
+    }
+
+    #[test]
+    fn only_launches_for_which_a_driver_may_compile_are_watched() {
+        let (mut ways, launches) = (Ways::default(), Launches::default());
+        let [kernel, other] = [1, 2].map(Id::new);
+        let watch = |status, compiled| {
+            launches.watch(Status(status), HERE, Some(Launched { name: "k".into(), compiled }));
+            launches.look(Instant::now());
+        };
+        // A launch that waits or fails does not say that the driver has compiled its kernel.
+        for status in [CL_QUEUED, CL_SUBMITTED, -5, CL_RUNNING] {
+            let compiled = ways.compiled(kernel, 0);
+            assert!(compiled.is_some(), "{status}");
+            watch(status, compiled);
+        }
+        assert!(ways.compiled(kernel, 0).is_none());
+        assert!(ways.compiled(kernel, 1).is_some() && ways.compiled(other, 0).is_some());
+        watch(0, ways.compiled(kernel, 1));
+        assert!(ways.compiled(kernel, 1).is_none());
+        for way in 2..=WAYS_MAX {
+            assert!(ways.compiled(kernel, way).is_some());
+        }
+        // One is forgotten, and then all.
+        assert!(ways.compiled(kernel, 1).is_none() && ways.compiled(kernel, 0).is_some());
+        assert!(ways.compiled(kernel, 1).is_some());
+        ways.forget(kernel);
+        assert!(ways.compiled(kernel, 0).is_some());
     }
 
     /// A command that is submitted. Something happens while its status is asked for the first time.

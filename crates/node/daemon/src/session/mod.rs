@@ -44,7 +44,7 @@ use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
 use penstock_wire::{Call as _, Frame, FrameError, Id, Status};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::builder::Rehearsals;
 use crate::node::Node;
@@ -53,6 +53,7 @@ use allowance::Allowance;
 use compiles::Compiler;
 use flights::Stall;
 use heap_view::Views;
+use launches::Ways;
 pub use output::Output;
 pub use peer::{Admissions, Dialer, PeerSetup};
 use program::Program;
@@ -88,8 +89,8 @@ struct Objects {
     samplers: Table<kind::Sampler, device::Sampler>,
     programs: Table<kind::Program, Arc<Program>>,
     kernels: Table<kind::Kernel, device::Kernel>,
-    /// Names of the kernels, for messages.
-    kernel_names: FxHashMap<Id<kind::Kernel>, Arc<str>>,
+    /// In which ways kernels were launched where drivers compile them then.
+    ways: Ways,
     views: Views,
     svm: Svm,
 }
@@ -130,7 +131,7 @@ impl Session {
                 samplers: samplers.counted(&allowance),
                 programs: programs.counted(&allowance),
                 kernels: kernels.counted(&allowance),
-                kernel_names: FxHashMap::default(),
+                ways: Ways::default(),
                 views: Views::default(),
                 svm: Svm::default(),
             },

@@ -15,7 +15,9 @@ use crate::usage::Teller;
 /// Looks at the limits of time of one session.
 #[derive(Debug, Default)]
 pub(crate) struct Times {
-    next: Option<Instant>,
+    /// When the limits are looked at next, and the kernels that may be being compiled.
+    limits_at: Option<Instant>,
+    compiles_at: Option<Instant>,
     quiet: Quiet,
     account: Account,
     unwatched: Unwatched,
@@ -33,14 +35,19 @@ impl Times {
 
     /// Returns when to look next; `None` if no limit of time is set.
     pub(crate) fn next(&self) -> Option<Instant> {
-        self.next
+        self.limits_at.into_iter().chain(self.compiles_at).min()
     }
 
-    /// Notes the limits, which may have changed.
+    /// Notes the limits, which may have changed. That puts off no look.
     pub(crate) fn set(&mut self, terms: &Terms, now: Instant) {
+        if terms.kernel_time.is_none() {
+            self.account.rest();
+            self.unwatched = Unwatched::Given;
+        }
         let caps = [&terms.kernel_time, &terms.compile_time, &terms.idle_time];
         let shortest = caps.into_iter().flatten().map(|cap| cap.max).min();
-        self.next = shortest.map(|seconds| now + look_every(seconds));
+        let next = shortest.map(|seconds| now + look_every(seconds));
+        self.limits_at = next.map(|next| self.limits_at.map_or(next, |at| at.min(next)));
     }
 
     /// Looks at the session, if it has begun, at the time `now`. Returns the reason if it must end,
@@ -52,15 +59,14 @@ impl Times {
         now: Instant,
     ) -> Option<String> {
         let terms = allowance.terms();
-        self.set(&terms, now);
         let looked = session.map(|it| it.launches.look(now)).unwrap_or_default();
-        match &terms.kernel_time {
-            Some(_) => self.explain(session, looked.is_busy),
-            None => {
-                self.account.rest();
-                self.unwatched = Unwatched::Given;
+        if self.limits_at.is_some_and(|at| now >= at) {
+            self.limits_at = None;
+            if terms.kernel_time.is_some() {
+                self.explain(session, looked.is_busy);
             }
         }
+        self.set(&terms, now);
         let (session, longest) = (session?, looked.longest);
         if let Some(why) = self.look_at_compiles(session, looked.submitted, now) {
             session.fault(Status::OUT_OF_RESOURCES, &why);
@@ -98,10 +104,7 @@ impl Times {
         now: Instant,
     ) -> Option<String> {
         let compiler = session.compiler.as_ref()?;
-        if submitted.is_some() {
-            let soon = now + compiles::LOOK_EVERY;
-            self.next = Some(self.next.map_or(soon, |next| next.min(soon)));
-        }
+        self.compiles_at = submitted.is_some().then(|| now + compiles::LOOK_EVERY);
         let seen = Seen {
             now,
             used: penstock_energy::cores::of_process(std::process::id()).unwrap_or_default(),
@@ -202,17 +205,21 @@ mod tests {
 
     #[test]
     fn the_shortest_limit_decides_when_to_look() {
-        let (mut times, now) = (Times::default(), Instant::now());
+        let (mut times, start) = (Times::default(), Instant::now());
         assert_eq!(times.next(), None);
-        let every = |times: &mut Times, terms: Terms| {
-            times.set(&terms, now);
-            times.next().map(|at| (at - now).as_millis())
+        let mut next = |after, terms: &Terms| {
+            times.set(terms, start + Duration::from_millis(after));
+            times.next().map(|at| (at - start).as_millis())
         };
         let both = Terms { kernel_time: cap(4), idle_time: cap(40), ..Terms::default() };
-        assert_eq!(every(&mut times, both), Some(500));
         let long = Terms { idle_time: cap(100_000), ..Terms::default() };
-        assert_eq!(every(&mut times, long), Some(10_000));
-        assert_eq!(every(&mut times, Terms::default()), None);
+        assert_eq!(next(0, &both), Some(500));
+        // Who notes limits often does not put off the look.
+        assert_eq!(next(400, &both), Some(500));
+        assert_eq!(next(450, &long), Some(500));
+        assert_eq!(next(500, &Terms::default()), None);
+        assert_eq!(next(600, &long), Some(10_600));
+        assert_eq!(next(700, &both), Some(1_200));
     }
 
     #[test]

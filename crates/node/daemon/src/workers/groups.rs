@@ -115,7 +115,7 @@ mod tests {
             asks: Asks::new(Instant::now()),
             client: crate::workers::Presence::default(),
             over_since: None,
-            watch: crate::workers::strays::Watch::default(),
+            stray: penstock_quota::Stray::default(),
         }
     }
 

@@ -10,6 +10,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, U64, frame};
 
 use crate::session::event::Event;
+use crate::session::launches::Launched;
 use crate::session::queue::{Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
 use crate::session::table::Table;
@@ -41,11 +42,11 @@ pub(crate) struct CommandInputs<'a> {
 
 /// How a command is watched.
 pub(crate) struct Watch {
-    /// Whether it is watched, so that its event must be seen, and whether each kernel is.
+    /// Whether it is watched, so that its event must be seen.
     pub(crate) is_on: bool,
-    pub(crate) is_on_for_kernels: bool,
-    /// The name of the kernel that it launches.
-    pub(crate) kernel: Option<Arc<str>>,
+    /// Whether the driver compiles kernels when they are launched, within limits.
+    pub(crate) compiles: bool,
+    pub(crate) kernel: Option<Launched>,
 }
 
 impl CommandInputs<'_> {
@@ -95,8 +96,8 @@ impl Session {
             return Ok(());
         };
         let is_on = self.shared.allowance.watches_kernels();
-        let is_on_for_kernels = queue.work.compiles && self.shared.compiler.is_some();
-        let mut watch = Watch { is_on, is_on_for_kernels, kernel: None };
+        let compiles = queue.work.compiles && self.shared.compiler.is_some();
+        let mut watch = Watch { is_on, compiles, kernel: None };
         let want = queue.want(event.is_some() || is_on);
         let waits: Vec<&device::Event> = waits.iter().collect();
         let passed = queue.pass_gate();

@@ -8,6 +8,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, IndexSpace, Payload, Status, limits};
 
 use super::command::CommandIds;
+use crate::session::launches::Launched;
 use crate::session::queue::Queue;
 use crate::session::table::Table;
 use crate::session::{Objects, Session};
@@ -111,9 +112,14 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let kernel = inputs.objects.kernels.get(call.kernel)?;
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
-                inputs.watch.is_on |= inputs.watch.is_on_for_kernels;
+                let way = || (inputs.queue.device().clone(), space);
+                let compiles = inputs.watch.compiles.then(way);
+                let compiled =
+                    compiles.and_then(|way| inputs.objects.ways.compiled(call.kernel, way));
+                inputs.watch.is_on |= compiled.is_some();
                 if inputs.watch.is_on {
-                    inputs.watch.kernel = inputs.objects.kernel_names.get(&call.kernel).cloned();
+                    let name = kernel.name().clone();
+                    inputs.watch.kernel = Some(Launched { name, compiled });
                 }
                 // Even if the client wants no event: the heaps must know the launch's end, and so
                 // must who watches it.
@@ -144,11 +150,7 @@ impl Serve<to_worker::CreateKernel> for Session {
             .map_err(|_| FrameError::BadPayload("CreateKernel"))?;
         self.objects.kernels.create(call.kernel, |_| {
             Kernel::new(self.objects.programs.get(call.program)?.device()?, &name)
-        })?;
-        if self.objects.kernels.get(call.kernel).is_ok() {
-            self.objects.kernel_names.insert(call.kernel, name.into());
-        }
-        Ok(())
+        })
     }
 }
 
@@ -159,9 +161,6 @@ impl Serve<to_worker::CloneKernel> for Session {
             .create(call.kernel, |kernels| kernels.get(call.source).and_then(Kernel::duplicate))?;
         if self.objects.kernels.get(call.kernel).is_ok() {
             self.objects.views.bind_as(call.kernel, call.source);
-            if let Some(name) = self.objects.kernel_names.get(&call.source).cloned() {
-                self.objects.kernel_names.insert(call.kernel, name);
-            }
         }
         Ok(())
     }
@@ -170,7 +169,7 @@ impl Serve<to_worker::CloneKernel> for Session {
 impl Serve<to_worker::ReleaseKernel> for Session {
     fn serve(&mut self, call: &to_worker::ReleaseKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.remove(call.kernel);
-        self.objects.kernel_names.remove(&call.kernel);
+        self.objects.ways.forget(call.kernel);
         self.objects.views.unbind(call.kernel);
         Ok(())
     }
