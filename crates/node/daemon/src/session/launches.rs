@@ -58,8 +58,8 @@ pub(crate) struct Launched {
 /// launch is watched again.
 const WAYS_MAX: usize = 16;
 
-/// In which ways kernels were launched: the driver compiles a kernel once for each of them. A way
-/// is a device and the work-items.
+/// In which ways kernels were launched: PoCL compiles a kernel once for each of them. A way is a
+/// device and the work-items. PoCL builds no program anew that has kernels.
 pub(crate) struct Ways<W = (device::Device, IndexSpace)>(
     FxHashMap<Id<kind::Kernel>, Vec<(W, Arc<AtomicBool>)>>,
 );
