@@ -32,6 +32,7 @@ import sayers
 import sessions
 import stayers
 import strangers
+import strays
 import users
 from node import BIN, Node
 from patience import chosen, wait_for
@@ -54,6 +55,7 @@ ATTACKS = [
         escapes,
         flight,
         stayers,
+        strays,
         sayers,
         users,
         builds,

@@ -1,20 +1,28 @@
 """Programs whose build does not end, takes all memory, or crashes the compiler: each costs one
-build, and its session goes on.
+build, and its session goes on. If PoCL compiles such a kernel when it is launched, the session
+ends.
 
 The daemon has small limits here, so that the attacks end soon.
 """
 
+import contextlib
+import os
 import time
 
 from confinement import DRIVERS, LEVELS, node_at
 from patience import PATIENCE_S, lane, wait_for
 from processes import is_alive, tree
-from wire import Client, numbers, text, varint
+from wire import Client, mem_arg, numbers, text, varint
 
 BUILD_FAILED, COMPILE_FAILED = -11, -15
+OUT_OF_ORDER = 1
 # What a daemon allows a build: seconds and MiB. Honest builds take a fraction of a second, so a
 # host that is ten times slower does not reach SHORT. Under LONG and SMALL, time ends no build.
 SHORT, LONG, SMALL = (10, 4096), (600, 4096), (600, 700)
+# The same for launches beside which the worker builds probes, and for compilations at the first
+# launch: FOREVER takes more than NARROW.
+BRIEF, NARROW = (30, 4096), (600, 200)
+CORES = len(os.sched_getaffinity(0))
 
 
 def doubled(first, depth):
@@ -160,5 +168,171 @@ def endless(node):
     wait_for(lambda: not any(map(is_alive, processes)), "the compiler works on")
 
 
-ATTACKS = [builds_of(driver) for driver in DRIVERS]
+# PoCL compiles this kernel for ever when it is launched, and not when it is built: it copies what
+# follows each barrier in a branch, which makes 2^40 copies. So it also takes ever more memory.
+FOREVER = (
+    "kernel void big(global int *a) {\n"
+    + "if (a[1]) { a[2]++; barrier(CLK_GLOBAL_MEM_FENCE); }\n" * 40
+    + "a[3]++; }"
+)
+
+OTHERS = """
+kernel void short_one(global int *a) { a[9]++; }
+kernel void hold(global volatile int *a) {
+  if (get_group_id(0) == 0) { a[8] = 1; while (!a[7]) ; }
+}
+"""
+
+# What the client does besides. Each makes itself ready, then begins, and then goes on.
+
+
+def talking(client, _):
+    while True:
+        client.ping()
+        yield
+
+
+def flooding(client, words):
+    """Short kernels in another queue. The client does not wait for them, because the driver may run
+    none of them while it compiles. All of them may be on their way (COMMANDS_IN_FLIGHT_MAX)."""
+    short, other = client.kernel(OTHERS, "short_one"), client.other_queue()
+    # Compiled before the driver has more to compile.
+    assert client.wait(client.launch(short, mem_arg(0, words), queue=other)) == 0
+    yield
+    for count in (0, *[1000] * 50):
+        for _ in range(count):
+            client.launch(short, mem_arg(0, words), event=0, queue=other)
+        client.send("Flush", other)
+        client.ping()
+        yield
+    yield from talking(client, words)
+
+
+def holding(groups):
+    """A kernel that does not end, and has one thread of the driver. All its groups but one end at
+    once."""
+
+    def hold(client, words):
+        kernel, other = client.kernel(OTHERS, "hold"), client.other_queue()
+
+        def launch(content):
+            client.send("WriteBuffer", client.queue, words, 0, 0, payload=content)
+            assert client.request("Finish", client.queue)[0] == 0
+            launched = client.launch(kernel, mem_arg(0, words), groups, group=1, queue=other)
+            client.send("Flush", other)
+            return launched
+
+        # This one ends, so that the driver has compiled the kernel.
+        assert client.wait(launch(b"\1" * 4096)) == 0
+        yield
+        launch(bytes(4096))
+        read = lambda: client.bytes_of(client.read(words, 4, 32))
+        wait_for(lambda: read() != bytes(4), "it does not run")
+        yield
+        yield from talking(client, words)
+
+    return hold
+
+
+class Compiling:
+    """A session in which the driver compiles a kernel at its launch for longer than it may."""
+
+    def __init__(self, node, besides):
+        self.client = client = Client(node).setup()
+        self.kernel, self.words = client.kernel(FOREVER, "big"), client.buffer(4096)
+        self.besides = besides(client, self.words)
+        next(self.besides)
+
+    def launch(self):
+        client = self.client
+        next(self.besides)
+        client.launch(self.kernel, mem_arg(0, self.words), 64)
+        client.send("Flush", client.queue)
+
+    def has_ended(self, limit):
+        """Acts. Returns whether the session has ended, as it must at this limit."""
+        with contextlib.suppress(ConnectionError):
+            next(self.besides)
+            return False
+        said = self.client.fault or self.client.end_of()
+        for word in ("kernel big", "first launch", limit, "administrator"):
+            assert word in said, said
+        wait_for(lambda: not is_alive(self.client.worker), "the compiler works on")
+        return True
+
+
+def asking_for_binaries(node):
+    """PoCL compiles all kernels of a program for its binaries."""
+    client = Client(node).setup()
+    client.send("ProgramBinaries", client.id(), client.program(FOREVER))
+    said = client.end_of(5 * PATIENCE_S)
+    for word in ("for its binaries", "BUILD_SECONDS", "administrator"):
+        assert word in said, said
+    wait_for(lambda: not is_alive(client.worker), "the compiler works on")
+
+
+def compiling(limit, besides):
+    def run(node):
+        other = Client(node).works()
+        # Beside a kernel that has the only thread of the driver, nothing is compiled.
+        sessions = [Compiling(node, one) for one in (besides if CORES > 1 else [talking])]
+        for session in sessions:
+            session.launch()
+        end = time.monotonic() + 5 * PATIENCE_S
+        while sessions:
+            assert time.monotonic() < end, f"{len(sessions)} sessions go on"
+            sessions = [session for session in sessions if not session.has_ended(limit)]
+        other.works().close()
+
+    return run
+
+
+def compilations_that_take_all_memory(_):
+    with_limits("pocl", NARROW, compiling("BUILD_MIB", [talking, holding(8)]))
+
+
+@lane("all")
+def compilations_that_do_not_end(_):
+    besides = [talking, flooding, holding(1), holding(8)]
+    with_limits("pocl", SHORT, compiling("BUILD_SECONDS", besides))
+
+
+def waiting(node):
+    """Kernels that wait for longer than a compilation may take: for their client, and for threads
+    of the driver, which other kernels have."""
+    client = Client(node).setup(OUT_OF_ORDER)
+    words, never = client.buffer(4096), client.id()
+    client.send("WriteBuffer", client.queue, words, 0, 0, payload=bytes(4096))
+    client.send("ExpectEvent", never, 0)
+    hold = client.kernel("kernel void hold(global volatile int *a) { while (!a[0]) ; }", "hold")
+    first = client.kernel("kernel void first(global int *a) { a[1]++; }", "first")
+    second = client.kernel("kernel void second(global int *a) { a[2]++; }", "second")
+    holders = [client.launch(hold, mem_arg(0, words)) for _ in range(CORES)]
+    client.send("Flush", client.queue)
+    behind = client.launch(first, mem_arg(0, words))
+    gated = client.launch(second, mem_arg(0, words), waits=[never])
+    end = time.monotonic() + 2.5 * BRIEF[0]
+    while time.monotonic() < end:
+        client.ping()
+        time.sleep(0.2)
+    # An idle queue, whose writes wait for no thread of the driver.
+    client.send("WriteBuffer", client.other_queue(), words, 0, 0, payload=b"\1\0\0\0")
+    client.send("ResolveEvent", never, 0)
+    assert [client.wait(event) for event in (*holders, behind, gated)] == [0] * (len(holders) + 2)
+    client.close()
+
+
+@lane("all")
+def compilations_for_binaries(_):
+    with_limits("pocl", SHORT, asking_for_binaries)
+
+
+@lane("all")
+def launches_that_wait_for_long(_):
+    with_limits("pocl", BRIEF, waiting)
+
+
+ATTACKS = [compilations_that_take_all_memory, compilations_that_do_not_end]
+ATTACKS += [compilations_for_binaries, launches_that_wait_for_long]
+ATTACKS += [builds_of(driver) for driver in DRIVERS]
 ATTACKS += [builds_at(level, driver) for driver in DRIVERS for level in LEVELS]

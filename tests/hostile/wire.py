@@ -51,6 +51,7 @@ CALLS = {
     "ReleaseProgram": (0x0144, "<Q"),
     "BuildProgram": (0x0145, "<QQ"),
     "CompileProgram": (0x0146, "<QQ"),
+    "ProgramBinaries": (0x0148, "<QQ"),
     "ProgramHeaders": (0x014C, "<Q"),
     "CreateKernel": (0x0150, "<QQ"),
     "ReleaseKernel": (0x0152, "<Q"),
@@ -317,7 +318,12 @@ class Client:
         return mem
 
     def kernel(self, source, name):
-        program, kernel = self.id(), self.id()
+        kernel = self.id()
+        self.send("CreateKernel", kernel, self.program(source), payload=name.encode())
+        return kernel
+
+    def program(self, source):
+        program = self.id()
         self.send("CreateProgramWithSource", program, self.context, payload=source.encode())
         status, report = self.request(
             "BuildProgram",
@@ -326,14 +332,18 @@ class Client:
             patience=2 * PATIENCE_S,
         )
         assert status == 0, f"a build ended with {status}: {report[:400]}"
-        self.send("CreateKernel", kernel, program, payload=name.encode())
-        return kernel
+        return program
 
-    def launch(self, kernel, args=b"", items=1, event=None, **more):
+    def other_queue(self):
+        queue = self.id()
+        self.send("CreateQueue", queue, self.context, 0, 0, 0, 0)
+        return queue
+
+    def launch(self, kernel, args=b"", items=1, event=None, group=0, queue=None, **more):
         event = self.id() if event is None else event
         self.send(
             "LaunchKernel",
-            self.queue,
+            queue or self.queue,
             kernel,
             event,
             1,
@@ -344,9 +354,9 @@ class Client:
             items,
             1,
             1,
-            0,
-            0,
-            0,
+            group,
+            min(group, 1),
+            min(group, 1),
             payload=args,
             **more,
         )

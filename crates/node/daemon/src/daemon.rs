@@ -324,6 +324,7 @@ impl Daemon {
             for id in left {
                 tracing::warn!(worker = id, "a worker outlives its session and is killed");
             }
+            self.workers().end_strays(Instant::now());
             self.workers().share_devices(Instant::now());
             self.look_at_limits();
             self.desk.sweep(Instant::now());

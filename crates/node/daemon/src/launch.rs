@@ -125,6 +125,8 @@ impl Launch {
             .env(variable::WORKER.name, "1")
             .env(variable::NODES.name, nodes)
             .env(variable::POCL_REPLICATION.name, replication)
+            // Also against the operator: without it, a probe does not wait for PoCL's compiler.
+            .env("POCL_LLVM_GLOBAL_CONTEXT", "1")
             // The name was checked when the daemon started, so an error here means no settings.
             .envs(Transport::configured().map_or(&[][..], Transport::environment).iter().copied())
             .stdin(Stdio::from(theirs))

@@ -20,11 +20,11 @@
 //! 6. The objects, in `session/`: `event`, `queue`, `program`, `svm`, `transfer`, `peer`, `heap`,
 //!    `heap_view`, `output` and `builds`.
 //! 7. Plain data and decisions: `table`, `pieces`, `end_order`, `send_gate`, `allowance`,
-//!    `flights`, `launches` and `turns` in `session/`; outside it `doorstep`, `admission`, `dials`,
-//!    `permitted`, `invitations`, `line`, `links`, `refill`, `idle`, `quota`, `sharing`, `groups`
-//!    (control groups of workers), `users` (their Unix users), `asks`, `account`, `message`,
-//!    `launch`, `folders` (those of workers), `confinement`, `node`, `pocl`, `usage`, `transport`,
-//!    `log` and `sys`.
+//!    `flights`, `launches`, `compiles` and `turns` in `session/`; outside it `doorstep`,
+//!    `admission`, `dials`, `permitted`, `invitations`, `line`, `links`, `refill`, `idle`, `quota`,
+//!    `sharing`, `groups` (control groups of workers), `users` (their Unix users), `asks`,
+//!    `account`, `message`, `launch`, `folders` (those of workers), `confinement`, `node`, `pocl`,
+//!    `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;

@@ -40,6 +40,16 @@ impl Words {
     }
 }
 
+/// Returns how much memory of its own this process has in the host's memory, without files and
+/// memory that it shares.
+pub(crate) fn own_memory() -> Option<u64> {
+    // "size resident shared text lib data dt", in pages.
+    let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut pages = pages.split_ascii_whitespace().skip(1).map_while(|it| it.parse::<u64>().ok());
+    let own = pages.next()?.saturating_sub(pages.next()?);
+    Some(own.saturating_mul(rustix::param::page_size() as u64))
+}
+
 /// Writes out buffered output of C code.
 pub(crate) fn flush_stdio() {
     // SAFETY: a null stream means all streams; the C library locks each.
@@ -222,4 +232,19 @@ pub(crate) fn unblock_signals() {
     unsafe { libc::sigemptyset(&raw mut set) };
     // SAFETY: the set is initialised; no old set is asked for.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const set, std::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_used_is_own_memory() {
+        const BYTES: usize = 64 << 20;
+        let before = own_memory().unwrap();
+        let used = std::hint::black_box(vec![1_u8; BYTES]);
+        // Other tests return memory meanwhile, but not that much.
+        assert!(own_memory().unwrap() > before + BYTES as u64 / 2);
+        drop(used);
+    }
 }

@@ -3,6 +3,8 @@
 //! A device is in use from its first command until all its commands are known to have ended. The
 //! end of a command without an event is known when the client next waits for its queue. So the
 //! reported time is how long the client held the device, at least as long as the device worked.
+//!
+//! The same page says which core time of the worker is explained ([`Told`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -10,11 +12,16 @@ use std::time::Duration;
 
 use penstock_link::{LinkError, SharedMemory};
 use penstock_process::Lock;
+use penstock_quota::Told;
 
 use crate::sys::{PAGE_BYTES, Words};
 
-/// Most devices whose use is counted: one word each in a page. Nodes have 16.
-const DEVICES_MAX: usize = PAGE_BYTES / size_of::<u64>();
+/// Most devices whose use is counted: one word each in a page, without the last two. Nodes have 16.
+const DEVICES_MAX: usize = PAGE_BYTES / size_of::<u64>() - 2;
+
+/// Words with the core time that the worker has looked at, and the stray part of it, in ns.
+const LOOKED_AT: usize = DEVICES_MAX;
+const STRAY_AT: usize = DEVICES_MAX + 1;
 
 /// Bit of a word: the device is in use.
 const IN_USE: u64 = 1;
@@ -23,7 +30,21 @@ const IN_USE: u64 = 1;
 #[derive(Debug)]
 pub(crate) struct Usage {
     memory: SharedMemory,
+    words: Arc<Words>,
     devices: Vec<Arc<Meter>>,
+}
+
+/// Tells the daemon which core time of the worker is explained.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller(Arc<Words>);
+
+impl Teller {
+    pub(crate) fn tell(&self, told: Told) {
+        // In this order, so that a reader never sees time that was looked at without its stray
+        // part.
+        self.0.set(STRAY_AT, to_ns(told.stray));
+        self.0.set(LOOKED_AT, to_ns(told.looked));
+    }
 }
 
 /// Counter of one device.
@@ -53,7 +74,12 @@ impl Usage {
         let memory = SharedMemory::create("penstock-usage", PAGE_BYTES)?;
         let words = Arc::new(Words::map(&memory)?);
         let meter = |index| Arc::new(Meter { words: words.clone(), index, clock: Lock::default() });
-        Ok(Self { memory, devices: (0..count.min(DEVICES_MAX)).map(meter).collect() })
+        let devices = (0..count.min(DEVICES_MAX)).map(meter).collect();
+        Ok(Self { memory, words, devices })
+    }
+
+    pub(crate) fn teller(&self) -> Teller {
+        Teller(self.words.clone())
     }
 
     /// Returns the devices' counters, in the devices' order.
@@ -118,26 +144,35 @@ impl Used {
     /// Returns of each of the first `count` devices whether it is in use, and for how long it was
     /// up to now.
     pub(crate) fn all(&self, count: usize) -> Vec<(bool, Duration)> {
-        let mut page = [0; PAGE_BYTES];
-        let got = rustix::io::pread(&self.0, &mut page, 0).unwrap_or_default();
-        let words = page.get(..got).unwrap_or_default().chunks_exact(size_of::<u64>());
         let now = now_ns();
-        let read = |word: &[u8]| {
-            let word = u64::from_ne_bytes(word.try_into().unwrap_or_default());
-            (word & IN_USE != 0, time_of(word, now))
-        };
-        words.take(count).map(read).collect()
+        let words = self.words().into_iter().take(count.min(DEVICES_MAX));
+        words.map(|word| (word & IN_USE != 0, time_of(word, now))).collect()
+    }
+
+    /// Returns which core time of the worker is explained.
+    pub(crate) fn told(&self) -> Told {
+        let words = self.words();
+        let time = |at| Duration::from_nanos(words.get(at).copied().unwrap_or_default());
+        Told { looked: time(LOOKED_AT), stray: time(STRAY_AT) }
     }
 
     /// Returns the seconds for which this device was in use up to now.
     pub(crate) fn seconds(&self, index: usize) -> Option<f64> {
-        let mut word = [0; size_of::<u64>()];
-        let at = u64::try_from(index.checked_mul(word.len())?).ok()?;
-        // Read and not mapped, so that a worker cannot crash the daemon.
-        let got = rustix::io::pread(&self.0, &mut word, at).ok()?;
-        let time = time_of(u64::from_ne_bytes(word), now_ns());
-        (got == word.len()).then_some(time.as_secs_f64())
+        let (_, time) = *self.all(index.checked_add(1)?).get(index)?;
+        Some(time.as_secs_f64())
     }
+
+    fn words(&self) -> Vec<u64> {
+        let mut page = [0; PAGE_BYTES];
+        // Read and not mapped, so that a worker cannot crash the daemon.
+        let got = rustix::io::pread(&self.0, &mut page, 0).unwrap_or_default();
+        let words = page.get(..got).unwrap_or_default().chunks_exact(size_of::<u64>());
+        words.map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default())).collect()
+    }
+}
+
+fn to_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn time_of(word: u64, now_ns: u64) -> Duration {
@@ -185,6 +220,17 @@ mod tests {
         assert_eq!(both.first(), Some(&(false, Duration::ZERO)));
         assert!(both.get(1).is_some_and(|(in_use, time)| !in_use && time.as_secs_f64() >= all));
         assert_eq!((used.seconds(0), used.seconds(DEVICES_MAX)), (Some(0.0), None));
+    }
+
+    #[test]
+    fn what_is_explained_is_told() {
+        let usage = Usage::new(DEVICES_MAX + 1).unwrap();
+        let used = Used::of_worker(usage.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        assert_eq!(used.told(), Told::default());
+        let told = Told { looked: Duration::from_secs(7), stray: Duration::from_nanos(3) };
+        usage.teller().tell(told);
+        assert_eq!((used.told(), usage.meters().len()), (told, DEVICES_MAX));
+        assert_eq!(used.seconds(DEVICES_MAX - 1), Some(0.0));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_link::{LinkError, Patience, Settled, Side, Stream, WorkersPart};
+use penstock_link::{LinkError, OwnThread, Patience, Settled, Side, Stream, WorkersPart};
 use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::Status;
 use penstock_wire::calls::to_worker;
@@ -29,6 +29,7 @@ use crate::session::times::Times;
 use crate::session::{Admissions, Output, PeerSetup, Session, SharedSession};
 use crate::sharing::Gates;
 use crate::sys::{OomEntry, OomPriority};
+use crate::usage::Usage;
 
 /// Time that a worker has for an orderly end after its client has hung up, whatever its drivers do.
 const END_MAX: Duration = Duration::from_millis(300);
@@ -210,6 +211,7 @@ fn serve(
     control: &Arc<Control>,
     output: Arc<Output>,
 ) -> io::Result<()> {
+    let _own = OwnThread::begin();
     // This thread watches for the client's end, because the serving thread may be inside a driver.
     let watched = rustix::io::fcntl_dupfd_cloexec(&client.socket, 3)?;
     let beats = client.features & feature::BEATS != 0;
@@ -247,8 +249,10 @@ fn serve(
         thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
         let (start, end) = (&start, &end);
         let client = &watched;
+        let teller = node.usage().map(Usage::teller);
+        let times = Times::new(teller, &allowance.terms(), Instant::now());
         let events = Events { client, control, bell, start, end, allowance, outgoing, questions };
-        let hung_up = events.watch(beats);
+        let hung_up = events.watch(times, beats);
         let why = match hung_up {
             Watched::Ended(why) => Some(why.to_string()),
             Watched::Over(why) => Some(why),
@@ -317,13 +321,11 @@ struct Events<'a> {
 impl Events<'_> {
     /// Handles the daemon's messages until the client, the daemon or the session is gone. At an
     /// interval this thread sends signs of life, to the client only with `beats`.
-    fn watch(&self, beats: bool) -> Watched {
+    fn watch(&self, mut times: Times, beats: bool) -> Watched {
         let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::RDHUP;
         let mut session = None;
         let mut beat_at = Instant::now() + BEAT_EVERY;
         let mut links = Links::default();
-        let mut times = Times::default();
-        times.set(&self.allowance.terms(), Instant::now());
         loop {
             let mut fds = [
                 PollFd::new(self.client, PollFlags::RDHUP),
@@ -372,7 +374,7 @@ impl Events<'_> {
                 }
             }
             let now = Instant::now();
-            if times.next().is_some_and(|at| now >= at) {
+            if now >= beat_at || times.next().is_some_and(|at| now >= at) {
                 session = session.or_else(|| self.start.try_recv().ok());
                 if let Some(why) = times.look(session.as_deref(), &self.allowance, now) {
                     return Watched::Over(why);

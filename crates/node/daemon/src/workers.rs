@@ -9,6 +9,7 @@ mod groups;
 mod keys;
 mod left;
 mod sharing;
+mod strays;
 mod waiting;
 
 use std::collections::VecDeque;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use penstock_confine::{Level, Report};
 use penstock_link::{Accepted, Credentials, Machine, MemoryUse, Part, PublicKey, Way};
-use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Terms, User};
+use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Stray, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
 use penstock_wire::hello::{TICKET_BYTES, Verdict};
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
@@ -78,6 +79,9 @@ pub(crate) struct Workers {
     pub(crate) ending: bool,
     pub(crate) account: Account,
     pub(crate) sharing: Sharing,
+    /// When to look next at the core time of sessions; `None` if no kernel has a limit of time.
+    stray_look: Option<Instant>,
+    strays_looked: Instant,
     /// How far the last worker is confined that became ready.
     pub(crate) confinement: Option<Report>,
     /// The level of confinement below which clients are refused.
@@ -108,8 +112,10 @@ struct Worker {
     nodes: FxHashSet<PublicKey>,
     /// The machines that it may have the daemon ask.
     asks: Asks,
-    /// Whether it was told that its session ends because of a limit.
-    is_over: bool,
+    /// When it was told that its session ends because of a limit.
+    over_since: Option<Instant>,
+    /// Its core time that nothing explains.
+    stray: Stray,
 }
 
 impl Worker {
@@ -204,6 +210,8 @@ impl Workers {
             ending: false,
             account: Account::default(),
             sharing: Sharing::new(means, cores()),
+            stray_look: None,
+            strays_looked: Instant::now(),
             confinement: None,
             required,
             groups,
@@ -225,7 +233,7 @@ impl Workers {
         let refill = self.refill.next_look(self.census(), now);
         let leaving = self.groups.as_ref().ok().and_then(|groups| groups.look_again(now));
         let looks = [refill, self.line.next_note(), dying, leaving, self.sharing.next_look()];
-        starts.chain(looks.into_iter().flatten()).min()
+        starts.chain(looks.into_iter().flatten()).chain(self.stray_look).min()
     }
 
     fn census(&self) -> Census {
@@ -280,7 +288,8 @@ impl Workers {
                     level: Level::Off,
                     nodes: FxHashSet::default(),
                     asks: Asks::new(now),
-                    is_over: false,
+                    over_since: None,
+                    stray: Stray::default(),
                 };
                 self.table.insert(id, worker);
                 Ok(id)

@@ -47,7 +47,8 @@ fn all_threads_of_a_worker_are_restricted() {
 #[test]
 fn a_worker_does_not_get_the_environment_of_its_daemon() {
     let secrets = [("PENSTOCK_KEY", "/no/where"), ("AWS_SECRET", "s"), ("POCL_DEVICES", "pthread")];
-    let daemon = Daemon::start_on(Devices::Simulated, "environment", &[], &secrets);
+    let settings = [&secrets[..], &[("POCL_LLVM_GLOBAL_CONTEXT", "0")]].concat();
+    let daemon = Daemon::start_on(Devices::Simulated, "environment", &[], &settings);
     status(&daemon);
     let worker = children(daemon.process.id())[0];
     let environment = std::fs::read(format!("/proc/{worker}/environ")).unwrap();
@@ -55,6 +56,7 @@ fn a_worker_does_not_get_the_environment_of_its_daemon() {
     let has = |start: &str| environment.split('\0').any(|it| it.starts_with(start));
     assert!(!has("PENSTOCK_KEY=") && !has("AWS_SECRET="), "{environment}");
     assert!(has("POCL_DEVICES=pthread") && has("PENSTOCK_WORKER=1"), "{environment}");
+    assert!(has("POCL_LLVM_GLOBAL_CONTEXT=1"), "{environment}");
 }
 
 #[test]

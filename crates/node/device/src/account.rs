@@ -88,6 +88,12 @@ impl Share {
         Ok(share)
     }
 
+    /// Returns the bytes of all shares of this process.
+    #[must_use]
+    pub fn held() -> u64 {
+        USED.load(Ordering::Relaxed)
+    }
+
     fn take_of(bytes: u64, max: u64) -> Result<Self, Status> {
         let more = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= max);
         match USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more) {
@@ -119,6 +125,7 @@ mod tests {
             Share::take_of(u64::MAX, max).unwrap_err(),
             Status::MEM_OBJECT_ALLOCATION_FAILURE
         );
+        assert!(Share::held() >= 60);
         drop(Share::take_of(40, max).unwrap());
         drop(first);
         assert!(Share::take_of(100, max).is_ok());

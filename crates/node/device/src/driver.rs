@@ -494,6 +494,7 @@ pub(crate) struct KernelParts {
     // Dropped before its program.
     pub(crate) driver: Box<dyn KernelDriver>,
     pub(crate) program: Program,
+    pub(crate) name: Arc<str>,
 }
 
 pub(crate) struct SamplerParts {

@@ -143,11 +143,16 @@ impl Kernel {
     /// # Errors
     /// The driver's error.
     pub fn new(program: &Program, name: &str) -> Result<Self, Status> {
-        Ok(Self::of(program.0.driver.kernel(name)?, program))
+        Ok(Self::of(program.0.driver.kernel(name)?, program, name.into()))
     }
 
-    fn of(driver: Box<dyn KernelDriver>, program: &Program) -> Self {
-        Self(Arc::new(KernelParts { driver, program: program.clone() }))
+    fn of(driver: Box<dyn KernelDriver>, program: &Program, name: Arc<str>) -> Self {
+        Self(Arc::new(KernelParts { driver, program: program.clone(), name }))
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.name
     }
 
     /// `clCloneKernel`: another kernel object with the same arguments.
@@ -155,7 +160,7 @@ impl Kernel {
     /// # Errors
     /// The driver's error; `CL_INVALID_OPERATION` before OpenCL 2.1.
     pub fn duplicate(&self) -> Result<Self, Status> {
-        Ok(Self::of(self.0.driver.duplicate()?, &self.0.program))
+        Ok(Self::of(self.0.driver.duplicate()?, &self.0.program, self.0.name.clone()))
     }
 
     /// `clSetKernelArg` or `clSetKernelArgSVMPointer`.

@@ -84,6 +84,11 @@ impl Staged {
         matches!(&self.block, Block::Large(Some(pages)) if pages.pinned.is_some())
     }
 
+    /// Returns the number of bytes that the pool keeps for reuse.
+    pub fn pooled() -> u64 {
+        pool().bytes as u64
+    }
+
     /// Returns the number of bytes staged in this process now, for `limits::STAGED_BYTES_MAX`.
     pub fn held() -> u64 {
         HELD.load(Ordering::Relaxed)
@@ -194,6 +199,7 @@ mod tests {
         let staged = Staged::new(length).unwrap();
         let first = staged.as_ptr();
         drop(staged);
+        assert!(Staged::pooled() >= length as u64);
         assert_eq!(Staged::new(length - 5).unwrap().as_ptr(), first);
     }
 }

@@ -39,6 +39,10 @@ const QUIET: Duration = Duration::from_millis(100);
 /// core's worth of work gets as much.
 const PROGRESS: Duration = Duration::from_millis(1);
 
+/// Part of a core from which a user wants the host's cores, whatever its workers say: a kernel may
+/// have left threads that compute after its end. A worker at rest takes less than a thousandth.
+const USED: u32 = 100;
+
 /// Most users without a session whose lead is remembered. A user could otherwise end its lead by
 /// connecting anew.
 const REMEMBERED_MAX: usize = 1024;
@@ -59,7 +63,7 @@ pub enum Means {
 #[derive(Clone, Debug)]
 pub struct Use {
     pub user: User,
-    /// Whether the session has commands for the device.
+    /// Whether the session says that it has commands for the device.
     pub is_wanted: bool,
     /// Device time, in core-seconds for the host's cores.
     pub time: Duration,
@@ -112,7 +116,7 @@ impl Fair {
     /// with a share of 1.
     pub fn look(&mut self, passed: Duration, uses: &[Use], share: &dyn Fn(&User) -> u64) {
         self.now += passed;
-        let users = self.sum(uses);
+        let users = self.sum(passed, uses);
         self.note_wants(&users);
         self.charge(passed, &users, share);
         self.decide();
@@ -148,13 +152,20 @@ impl Fair {
         self.means
     }
 
-    /// Returns whether each user wants the device, and its device time.
-    fn sum(&self, uses: &[Use]) -> BTreeMap<User, (bool, Duration)> {
+    /// Returns whether each user wants the device, and its device time. Who uses cores wants them:
+    /// Linux counts this time, and no worker can hide it. At a gate, only launches can be held
+    /// back, so only they count there.
+    fn sum(&self, passed: Duration, uses: &[Use]) -> BTreeMap<User, (bool, Duration)> {
         let mut users: BTreeMap<User, (bool, Duration)> = BTreeMap::new();
         for one in uses {
             let (is_wanted, time) = users.entry(one.user.clone()).or_default();
             *is_wanted |= one.is_wanted;
             *time = time.saturating_add(one.time);
+        }
+        if self.means == Means::Priority {
+            for (is_wanted, time) in users.values_mut() {
+                *is_wanted |= !time.is_zero() && *time >= passed / USED;
+            }
         }
         users
     }

@@ -243,10 +243,16 @@ impl Ledger {
             spare_max: Resource::ALL.map(|resource| self.spare_max(session, resource)),
             bytes_in_flight: self.flow(session, Limit::BytesInFlight),
             commands_in_flight: self.flow(session, Limit::CommandsInFlight),
-            kernel_time: self.time(session, Limit::KernelTime),
+            kernel_time: self.kernel_time(session),
             compile_time: self.time(session, Limit::CompileTime),
             idle_time: self.time(session, Limit::IdleTime),
         }
+    }
+
+    /// Returns the limit of the time of a session's kernels.
+    #[must_use]
+    pub fn kernel_time(&self, session: u32) -> Option<Cap> {
+        self.time(session, Limit::KernelTime)
     }
 
     /// Returns what a session may keep unused now; it must give back the rest.

@@ -5,6 +5,8 @@
 //!   decides whether a session may begin, and how much it may have.
 //! * [`Fair`] is a state machine that shares the time of a device between users. It decides who is
 //!   held back for now.
+//! * [`Stray`] is a state machine that finds core time of a session which no work for its client
+//!   explains. It decides whether a kernel has left threads that compute for too long.
 //! * [`Refusal`] says which limit was reached, and who set it.
 //!
 //! Nothing here has I/O, threads or a clock. The daemon tells the state machines what happens.
@@ -16,12 +18,14 @@ mod ledger;
 mod limit;
 mod limits;
 mod refusal;
+mod stray;
 mod user;
 
 pub use fair::{Fair, HELD_MAX, LEAD_MAX, Means, SLICE, Use};
 pub use file::{FILE_BYTES_MAX, FileError, Problem};
 pub use ledger::{Cap, Ledger, Loan, Resource, Row, Terms};
-pub use limit::{Limit, NOT_ENFORCED, NotEnforced, Unit};
+pub use limit::{Limit, NOT_ENFORCED, NotEnforced, Unit, look_every};
 pub use limits::{Limits, Origin, Rule, Scope};
 pub use refusal::Refusal;
+pub use stray::{Account, Doing, Excess, Stray, Told};
 pub use user::{NotAUser, User};

@@ -1,6 +1,7 @@
 //! The kinds of limits.
 
 use std::fmt;
+use std::time::Duration;
 
 /// Kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,6 +26,19 @@ pub enum Unit {
     Count,
     Bytes,
     Seconds,
+}
+
+/// A limit of time is looked at this often within its time, so a session ends at most 1/8 late.
+const LOOKS: u32 = 8;
+
+/// Longest and shortest time between two looks.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+const LOOK_MIN: Duration = Duration::from_millis(50);
+
+/// Returns how often a limit of so many seconds is looked at.
+#[must_use]
+pub fn look_every(seconds: u64) -> Duration {
+    (Duration::from_secs(seconds) / LOOKS).clamp(LOOK_MIN, LOOK_MAX)
 }
 
 /// A limit that people look for and that Penstock cannot enforce so far.
@@ -147,7 +161,8 @@ impl Limit {
             }
             Self::KernelTime => {
                 "the worker watches each launch while the driver says that it runs, and then ends \
-                 the session. The time in which other sessions use the device counts, too. NOT \
+                 the session. The time in which other sessions use the device counts, too. The \
+                 daemon does the same for core time of the worker that no command explains. NOT \
                  enforced on devices of CUDA's driver, which does not say what runs"
             }
             Self::CompileTime => {

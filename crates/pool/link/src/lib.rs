@@ -92,7 +92,7 @@ pub use receiver::{Received, Receiver};
 pub use secure::{Enrolled, KnownClient};
 pub use sender::Sender;
 pub use stream::{Leash, Stream};
-pub use threads::spawn_quiet;
+pub use threads::{OwnThread, ThreadClock, own_time, spawn_quiet};
 pub use trace::begin_trace_of_worker;
 pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
 pub use transport::region::Settled;

@@ -24,6 +24,6 @@ mod task;
 
 pub(crate) use builders::Builders;
 pub(crate) use foreman::engage;
-pub(crate) use limits::{BUILD_STACK_BYTES, BUILDS_AT_ONCE_MAX};
+pub(crate) use limits::{BUILD_STACK_BYTES, BUILDS_AT_ONCE_MAX, BuildLimits};
 pub(crate) use rehearsal::{Rehearsal, Rehearsals};
 pub(crate) use task::{Goal, Making, Origin};

@@ -9,6 +9,7 @@ use rustc_hash::FxHashSet;
 
 use super::builders::Builders;
 use super::failure::Place;
+use super::limits::BuildLimits;
 use super::task::{Goal, Task};
 
 /// What a session needs to rehearse builds.
@@ -46,6 +47,11 @@ impl Rehearsals {
             is_rehearsed: device.shares_host_memory(),
         });
         Self { builders, node: description.host.clone(), devices: facts.collect() }
+    }
+
+    /// Returns the limits of each build.
+    pub(crate) fn limits(&self) -> BuildLimits {
+        self.builders.limits()
     }
 
     /// Returns the rehearsal of a build for `devices`, or `None` if such builds are not rehearsed.

@@ -116,6 +116,16 @@ impl Builds {
         line.running.values().min().map(|since| now.saturating_duration_since(*since))
     }
 
+    /// Returns the number of builds that run.
+    pub(super) fn running(&self) -> usize {
+        self.line.lock().running.len()
+    }
+
+    /// Returns the number of builds that were begun.
+    pub(super) fn begun(&self) -> u64 {
+        self.line.lock().begun
+    }
+
     /// Returns whether no build runs or waits.
     pub(super) fn are_idle(&self) -> bool {
         let line = self.line.lock();

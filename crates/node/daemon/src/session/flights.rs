@@ -53,6 +53,11 @@ impl Flights {
         self.given.load(Ordering::Relaxed)
     }
 
+    /// Returns the number of commands that were given, and of those that are known to have ended.
+    pub(super) fn steps(&self) -> u64 {
+        self.given() + self.ended.load(Ordering::Relaxed)
+    }
+
     /// Returns the number of commands that have not ended, as far as is known.
     pub(crate) fn now(&self) -> u64 {
         self.given().saturating_sub(self.ended.load(Ordering::Relaxed))

@@ -9,6 +9,7 @@ pub(crate) mod allowance;
 mod backlog;
 mod builds;
 mod call;
+mod compiles;
 mod end_order;
 mod ends;
 mod event;
@@ -38,7 +39,7 @@ pub(crate) mod turns;
 use std::sync::Arc;
 
 use penstock_device as device;
-use penstock_link::{LinkError, Patience, Received, Receiver, Sender};
+use penstock_link::{LinkError, OwnThread, Patience, Received, Receiver, Sender};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::limits::UNTAKEN_BYTES_MAX;
@@ -49,8 +50,10 @@ use crate::builder::Rehearsals;
 use crate::node::Node;
 use crate::usage::Meter;
 use allowance::Allowance;
+use compiles::Compiler;
 use flights::Stall;
 use heap_view::Views;
+use launches::Ways;
 pub use output::Output;
 pub use peer::{Admissions, Dialer, PeerSetup};
 use program::Program;
@@ -86,6 +89,8 @@ struct Objects {
     samplers: Table<kind::Sampler, device::Sampler>,
     programs: Table<kind::Program, Arc<Program>>,
     kernels: Table<kind::Kernel, device::Kernel>,
+    /// In which ways kernels were launched where drivers compile them then.
+    ways: Ways,
     views: Views,
     svm: Svm,
 }
@@ -110,13 +115,15 @@ impl Session {
         let samplers = Table::new("a sampler", Status::INVALID_SAMPLER);
         let programs = Table::new("a program", Status::INVALID_PROGRAM);
         let kernels = Table::new("a kernel", Status::INVALID_KERNEL);
+        let rehearsals = node.rehearsals();
+        let compiler = rehearsals.as_ref().and_then(|it| Compiler::of(node.devices(), it.limits()));
         Self {
             queues: queues.counted(&allowance),
             objects: Objects {
                 devices: node.devices().to_vec(),
                 forbidden: FxHashSet::default(),
                 wholes: (0..).take(node.devices().len()).collect(),
-                rehearsals: node.rehearsals(),
+                rehearsals,
                 meters: node.usage().map(|usage| usage.meters().to_vec()).unwrap_or_default(),
                 platforms: node.platforms().to_vec(),
                 contexts: contexts.counted(&allowance),
@@ -124,12 +131,13 @@ impl Session {
                 samplers: samplers.counted(&allowance),
                 programs: programs.counted(&allowance),
                 kernels: kernels.counted(&allowance),
+                ways: Ways::default(),
                 views: Views::default(),
                 svm: Svm::default(),
             },
             unflushed: Vec::new(),
             stall: Stall::default(),
-            shared: SharedSession::new(sender, setup, output, allowance),
+            shared: SharedSession::new(sender, setup, output, allowance, compiler),
         }
     }
 
@@ -149,6 +157,7 @@ impl Session {
     /// Serves the client until the session ends. Returns the reason: [`LinkError::Closed`] if the
     /// client closed the link.
     pub fn run(mut self, mut receiver: Receiver) -> LinkError {
+        let _own = OwnThread::begin();
         let error = loop {
             let patience =
                 if self.unflushed.is_empty() { Patience::Forever } else { Patience::Never };

@@ -15,6 +15,7 @@ use penstock_wire::{I32, Id, Status};
 use super::end_order::EndOrder;
 use super::event::Event;
 use super::flights::Flights;
+use super::launches::Traits;
 use super::send_gate::SendGate;
 use crate::usage::Meter;
 
@@ -32,6 +33,8 @@ pub(crate) struct Queue {
     pub(crate) timed: bool,
     /// Its device's bit at the gate before launches.
     pub(crate) turn: u64,
+    /// What its commands are.
+    pub(crate) work: Traits,
     /// Number of the last command given to the device.
     serial: u64,
     /// Number of the last command that may use memory, or that waits for something outside the
@@ -130,10 +133,12 @@ impl Queue {
         timed: bool,
         meter: Option<Arc<Meter>>,
         turn: u64,
+        work: Traits,
         flights: Arc<Flights>,
     ) -> Self {
         Self {
             turn,
+            work,
             in_order: !device.is_out_of_order(),
             timed,
             device,

@@ -17,6 +17,7 @@ use rustc_hash::FxHashMap;
 
 use super::allowance::{Allowance, Refused};
 use super::builds::Builds;
+use super::compiles::Compiler;
 use super::event::Events;
 use super::flights::Flights;
 use super::grant::Grants;
@@ -51,8 +52,10 @@ pub struct SharedSession {
     /// What this session may have.
     pub(crate) allowance: Arc<Allowance>,
     pub(super) flights: Arc<Flights>,
-    /// The launches that have a limit of time.
+    /// The commands that are watched.
     pub(crate) launches: Launches,
+    /// The compiler that works when kernels are launched, if it has limits.
+    pub(super) compiler: Option<Arc<Compiler>>,
     pub(super) probes: Probes,
     /// Number of frames that the client has sent.
     frames: AtomicU64,
@@ -70,6 +73,7 @@ impl SharedSession {
         setup: PeerSetup,
         output: Option<Arc<Output>>,
         allowance: Arc<Allowance>,
+        compiler: Option<Arc<Compiler>>,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {
             outbox: Arc::new(Outbox::new(sender)),
@@ -86,6 +90,7 @@ impl SharedSession {
             allowance,
             flights: Arc::default(),
             launches: Launches::default(),
+            compiler,
             probes: Probes::default(),
             frames: AtomicU64::new(0),
             headers: Arc::default(),
@@ -154,6 +159,11 @@ impl SharedSession {
     /// Notes a frame of the client. Only the session's thread does this.
     pub(super) fn note_frame(&self) {
         self.frames.store(self.frames() + 1, Ordering::Relaxed);
+    }
+
+    /// Returns a number that changes with each step of the session's commands and builds.
+    pub(super) fn steps(&self) -> u64 {
+        self.flights.steps() + self.launches.steps() + self.builds.begun()
     }
 
     /// Returns the number of frames that the client has sent.

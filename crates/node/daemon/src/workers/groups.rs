@@ -1,7 +1,8 @@
 //! What the control groups and the folders of workers allow: it depends on who their clients are.
 
-use penstock_quota::{Limit, Limits, User};
+use std::time::Instant;
 
+use penstock_quota::{Limit, Limits, User};
 use rustc_hash::FxHashMap;
 
 use super::Workers;
@@ -34,8 +35,9 @@ impl Workers {
     pub(crate) fn end_full(&mut self, full: &[Full]) {
         for Full { worker: id, limit } in full {
             let Some(worker) = self.table.get_mut(id) else { continue };
-            let told = limit.clone().filter(|_| !worker.is_over).is_some_and(|why| {
-                worker.is_over = true;
+            let is_new = worker.over_since.is_none();
+            let told = limit.clone().filter(|_| is_new).is_some_and(|why| {
+                worker.over_since = Some(Instant::now());
                 worker.control.send(&ToWorker::Over(why), None).is_ok()
             });
             if !told {
@@ -112,7 +114,8 @@ mod tests {
             nodes: FxHashSet::default(),
             asks: Asks::new(Instant::now()),
             client: crate::workers::Presence::default(),
-            is_over: false,
+            over_since: None,
+            stray: penstock_quota::Stray::default(),
         }
     }
 

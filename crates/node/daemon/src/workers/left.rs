@@ -12,7 +12,8 @@ use super::group::end_group;
 use super::{Worker, Workers};
 use crate::groups::Group;
 
-/// Time that a worker has to end after its client has left. It needs 300 ms (`END_MAX`), or longer
+/// Time that a worker has to end after its client has left, or after it was told that its session
+/// is over a limit. It needs 300 ms (`END_MAX`), or longer
 /// on a busy host.
 const LEFT_MAX: Duration = Duration::from_secs(5);
 
@@ -37,12 +38,13 @@ impl Worker {
         }
     }
 
-    /// Returns when it must have ended.
+    /// Returns when it must have ended, because its client has left or its session is over a limit.
     pub(super) fn must_end(&self) -> Option<Instant> {
-        match self.client {
-            Presence::Left(since) => Some(since + LEFT_MAX),
+        let left = match self.client {
+            Presence::Left(since) => Some(since),
             _ => None,
-        }
+        };
+        left.into_iter().chain(self.over_since).min().map(|since| since + LEFT_MAX)
     }
 }
 
@@ -63,8 +65,8 @@ impl Workers {
         }
     }
 
-    /// Kills the workers that have not ended in time after their clients have left, and returns
-    /// them.
+    /// Kills the workers that have not ended in time after their clients have left, or at a limit,
+    /// and returns them.
     pub(crate) fn end_left(&mut self, now: Instant) -> Vec<u32> {
         let late = |worker: &Worker| worker.must_end().is_some_and(|at| now >= at);
         let late = self.table.iter_mut().filter(|(_, worker)| late(worker));
@@ -72,6 +74,7 @@ impl Workers {
             end_group(&worker.child);
             worker.group.iter().for_each(Group::end);
             worker.client = Presence::Left(now);
+            worker.over_since = None;
             *id
         };
         late.map(end).collect()

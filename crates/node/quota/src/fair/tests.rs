@@ -19,13 +19,15 @@ struct Session {
     dies_at: u32,
     /// Whether it says that it wants the device, and never uses it.
     lies: bool,
+    /// Whether it says that it does not want the device, and uses it.
+    hides: bool,
     left: u32,
 }
 
 impl Session {
     fn busy(user: u32) -> Self {
         let (period, busy, length, dies_at) = (1, 1, 1, u32::MAX);
-        Self { user, period, busy, length, dies_at, lies: false, left: 0 }
+        Self { user, period, busy, length, dies_at, lies: false, hides: false, left: 0 }
     }
 
     fn wants(&self, look: u32) -> bool {
@@ -91,7 +93,7 @@ impl Device {
             .filter(|(it, _)| look < it.dies_at)
             .map(|(it, time)| {
                 *self.got.entry(it.user).or_default() += *time;
-                let is_wanted = it.lies || it.wants(look) || it.left > 0;
+                let is_wanted = !it.hides && (it.lies || it.wants(look) || it.left > 0);
                 Use { user: user(it.user), is_wanted, time: *time }
             })
             .collect();
@@ -121,6 +123,28 @@ fn seven_sessions_of_a_user_get_as_much_as_the_one_of_another() {
         let mut device = Device::new(means, cores, busy(&[1, 2, 2, 2, 2, 2, 2, 2]));
         let part = device.run(300).part(1);
         assert!((0.45..0.55).contains(&part), "{means:?} of {cores} cores: {part}");
+    }
+}
+
+#[test]
+fn threads_that_no_worker_tells_of_are_held_back() {
+    let hidden = Session { hides: true, ..Session::busy(2) };
+    let mut sessions = vec![Session::busy(1)];
+    sessions.resize(8, hidden);
+    for cores in [1, 2] {
+        let mut device = Device::new(Means::Priority, cores, sessions.clone());
+        let part = device.run(300).part(1);
+        assert!((0.45..0.55).contains(&part), "{cores} cores: {part}");
+    }
+}
+
+#[test]
+fn workers_at_rest_want_nothing() {
+    let mut fair = Fair::new(Means::Priority, 2);
+    let rest = |number| Use { user: user(number), is_wanted: false, time: TICK / 1_000 };
+    for look in 0..1_000 {
+        fair.look(TICK, &[rest(1), rest(2)], &|_| 1);
+        assert!(!fair.is_wanted() || TICK * look <= QUIET);
     }
 }
 
@@ -227,7 +251,7 @@ fn session() -> impl Strategy<Value = Session> {
     (0..4_u32, times, prop::bool::weighted(0.1)).prop_map(
         |(user, (period, busy, length, dies_at), lies)| {
             let dies_at = if dies_at > 300 { u32::MAX } else { dies_at };
-            Session { user, period, busy, length, dies_at, lies, left: 0 }
+            Session { user, period, busy, length, dies_at, lies, hides: false, left: 0 }
         },
     )
 }

@@ -10,6 +10,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, Status, U64, frame};
 
 use crate::session::event::Event;
+use crate::session::launches::Launched;
 use crate::session::queue::{Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
 use crate::session::table::Table;
@@ -34,7 +35,18 @@ pub(crate) struct CommandInputs<'a> {
     after_all: &'a mut bool,
     /// Whether the command is a marker or barrier that waits only for commands of its queue.
     only_marks: &'a mut bool,
+    /// How the command is watched.
+    pub(crate) watch: &'a mut Watch,
     pub(crate) want: Want,
+}
+
+/// How a command is watched.
+pub(crate) struct Watch {
+    /// Whether it is watched, so that its event must be seen.
+    pub(crate) is_on: bool,
+    /// Whether the driver compiles kernels when they are launched, within limits.
+    pub(crate) compiles: bool,
+    pub(crate) kernel: Option<Launched>,
 }
 
 impl CommandInputs<'_> {
@@ -60,6 +72,8 @@ impl CommandInputs<'_> {
     ) -> Result<Option<device::Event>, Status> {
         *self.after_all |= !self.listed;
         *self.only_marks = !self.listed;
+        // The device does not work for it.
+        self.watch.is_on = false;
         if !self.listed || !self.waits.is_empty() || !self.queue.is_out_of_order() {
             return enqueue(self.queue, self.waits, self.want);
         }
@@ -81,7 +95,10 @@ impl Session {
         else {
             return Ok(());
         };
-        let want = queue.want(event.is_some());
+        let is_on = self.shared.allowance.watches_kernels();
+        let compiles = queue.work.compiles && self.shared.compiler.is_some();
+        let mut watch = Watch { is_on, compiles, kernel: None };
+        let want = queue.want(event.is_some() || is_on);
         let waits: Vec<&device::Event> = waits.iter().collect();
         let passed = queue.pass_gate();
         let listed = !names.waits.is_empty();
@@ -94,12 +111,16 @@ impl Session {
             listed,
             after_all: &mut after_all,
             only_marks: &mut only_marks,
+            watch: &mut watch,
             want,
         };
         match passed.and_then(|()| enqueue(inputs)) {
             Ok(native) => {
                 let mut mark = if only_marks { queue.count_marker() } else { queue.count() };
                 mark.after_all = after_all;
+                if let Some(native) = native.as_ref().filter(|_| watch.is_on) {
+                    self.shared.launches.watch(native.clone(), queue.work, watch.kernel);
+                }
                 match (event, native) {
                     (Some(event), Some(native)) => {
                         queue.set_last(&event);

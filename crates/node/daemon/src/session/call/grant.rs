@@ -6,7 +6,7 @@ use std::thread;
 
 use penstock_device as device;
 use penstock_device::{Staged, Times};
-use penstock_link::{Body, LinkError, Outbox, Patience, Receiver, Side, Stream};
+use penstock_link::{Body, LinkError, Outbox, OwnThread, Patience, Receiver, Side, Stream};
 use penstock_wire::calls::{Attached, Serve, Served, to_guest, to_host, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::feature;
@@ -84,6 +84,7 @@ impl SharedSession {
         mut receiver: Receiver,
         serve: &mut dyn FnMut(&Frame<'_>, &mut dyn Payload) -> Served,
     ) {
+        let _own = OwnThread::begin();
         let error = loop {
             if let Err(error) = receiver.receive(Patience::Forever, serve) {
                 break error;

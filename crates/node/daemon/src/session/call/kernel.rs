@@ -8,6 +8,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, IndexSpace, Payload, Status, limits};
 
 use super::command::CommandIds;
+use crate::session::launches::Launched;
 use crate::session::queue::Queue;
 use crate::session::table::Table;
 use crate::session::{Objects, Session};
@@ -104,8 +105,6 @@ impl Serve<to_worker::LaunchKernel> for Session {
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
         let turns = self.pass_gate(call.queue).then(|| self.shared.allowance.turns.clone());
-        let allowance = &self.shared.allowance;
-        let watched = allowance.watches_kernels().then(|| self.shared.clone());
         self.command(
             CommandIds { queue: call.queue, event: call.event, waits: with.waits },
             |inputs| {
@@ -113,15 +112,21 @@ impl Serve<to_worker::LaunchKernel> for Session {
                 let kernel = inputs.objects.kernels.get(call.kernel)?;
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
+                let way = || (inputs.queue.device().clone(), space);
+                let compiles = inputs.watch.compiles.then(way);
+                let compiled =
+                    compiles.and_then(|way| inputs.objects.ways.compiled(call.kernel, way));
+                inputs.watch.is_on |= compiled.is_some();
+                if inputs.watch.is_on {
+                    let name = kernel.name().clone();
+                    inputs.watch.kernel = Some(Launched { name, compiled });
+                }
                 // Even if the client wants no event: the heaps must know the launch's end, and so
-                // must who watches its time.
-                let is_seen = watched.is_some() || turns.is_some() || !heaps.is_empty();
+                // must who watches it.
+                let is_seen = inputs.watch.is_on || turns.is_some() || !heaps.is_empty();
                 let want = if is_seen { Want::Event } else { inputs.want };
                 let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
                 is_launched = true;
-                if let (Some(event), Some(watched)) = (&launched, watched) {
-                    watched.launches.watch(event.clone());
-                }
                 if let (Some(event), Some(turns)) = (&launched, turns) {
                     turns.note_launch(event);
                 }
@@ -164,6 +169,7 @@ impl Serve<to_worker::CloneKernel> for Session {
 impl Serve<to_worker::ReleaseKernel> for Session {
     fn serve(&mut self, call: &to_worker::ReleaseKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.remove(call.kernel);
+        self.objects.ways.forget(call.kernel);
         self.objects.views.unbind(call.kernel);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread;
 
 use penstock_device::Times;
-use penstock_link::{Body, LinkError, Outbox, Patience, Receiver, Sender, Side, Stream};
+use penstock_link::{Body, LinkError, Outbox, OwnThread, Patience, Receiver, Sender, Side, Stream};
 use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
@@ -91,6 +91,7 @@ impl SharedSession {
     }
 
     fn serve_peer(self: &Arc<Self>, peer: Id<kind::Peer>, mut receiver: Receiver) {
+        let _own = OwnThread::begin();
         let mut from = FromPeer { shared: self, peer };
         let error = loop {
             let received = receiver.receive(Patience::Forever, &mut |frame, payload| {

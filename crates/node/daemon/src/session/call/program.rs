@@ -294,7 +294,7 @@ impl Serve<to_worker::ProgramBinaries> for Session {
             // If a build ended between the answers about sizes and bytes, the driver would write
             // too much.
             let _busy = it.begin_build()?;
-            program.binaries(&devices)
+            self.shared.launches.for_binaries(|| program.binaries(&devices))
         });
         self.shared.reply(call.request, &binaries);
         Ok(())

@@ -9,6 +9,7 @@ use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, TimesOf};
 
 use crate::session::Session;
+use crate::session::launches::Traits;
 use crate::session::queue::{LastCommand, Queue, QueuePosition};
 use crate::session::shared_session::SharedSession;
 use crate::session::turns::Turns;
@@ -80,7 +81,8 @@ impl Serve<to_worker::CreateQueue> for Session {
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
             let timed = profiles && times == TimesOf::Commands;
             let turn = self.objects.whole(call.device.get()).map_or(0, Turns::bit_of);
-            Ok(Queue::new(device, timed, meter, turn, self.shared.flights.clone()))
+            let work = Traits::of(device.device());
+            Ok(Queue::new(device, timed, meter, turn, work, self.shared.flights.clone()))
         });
         if let Ok(queue) = &queue {
             self.shared.queues.lock().insert(call.queue, queue.device.clone());

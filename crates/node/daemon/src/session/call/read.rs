@@ -318,6 +318,7 @@ impl PieceGather {
     }
 
     fn arrived(&self, offset: u64, status: Status, times: Times, bytes: Staged) {
+        self.shared.launches.note_piece();
         if !status.is_error() {
             let call = to_client::ReadData { event: self.event.id(), offset: U64::new(offset) };
             self.shared.outbox.post(&call, &[], Body::Shared(Box::new(StagedBody(bytes))));
