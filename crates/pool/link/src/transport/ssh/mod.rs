@@ -17,6 +17,7 @@
 //! those that want to know something.
 
 mod banner;
+pub(crate) mod bridge;
 mod command;
 mod connection;
 mod process;

@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
+use super::bridge::bridge;
 use super::process::{self, Running};
-use crate::bridge::bridge;
 use crate::error::LinkError;
 use crate::invitation::Offer;
 use crate::stream::Stream;
