@@ -10,7 +10,6 @@ use std::time::Instant;
 use penstock_tls::Records;
 use penstock_wire::FrameError;
 use penstock_wire::hello::feature;
-use penstock_wire::invitation::Detour;
 use rustix::net::{Shutdown, SocketType, sockopt};
 use zeroize::Zeroizing;
 
@@ -25,7 +24,7 @@ use crate::transport::region::layout::MemoryUse;
 use crate::transport::region::{self, Holder, Settled};
 use crate::transport::rings::{self, Rings};
 use crate::transport::syscall::Readiness;
-use crate::transport::{self, exact, ssh, tls};
+use crate::transport::{self, exact, tls};
 
 /// What the note of an encrypted connection has behind the scheme.
 const ENCRYPTED: &str = "+tls";
@@ -269,8 +268,8 @@ impl Stream {
 
     /// Returns the way of a link with these features over this connection.
     pub(crate) fn way(&self, features: u64) -> Way {
-        if features & feature::THROUGH_SSH != 0 {
-            return ssh::way(Detour::of(features));
+        if let Some(brought) = transport::brought(features) {
+            return brought;
         }
         let shares_memory = features & feature::SHARED_RINGS != 0;
         let why_not_better = if shares_memory {

@@ -51,6 +51,9 @@ pub(crate) struct Transport {
     /// [`Facts::note`] as it was there, and empty for a socket of one of the families of which
     /// nothing more is known. Fails if the descriptor or the note is not of this transport.
     pub(crate) adopt: fn(OwnedFd, &[u8]) -> io::Result<Connection>,
+    /// Returns the way of a link that a process on this host has brought here over this transport,
+    /// if the features of the link say so. Its last part is a connection of another transport.
+    pub(crate) brought: fn(features: u64) -> Option<Way>,
 }
 
 /// What a reader of addresses adds to an address that leaves something out.

@@ -60,6 +60,11 @@ pub(crate) fn of_family(family: AddressFamily) -> Option<&'static Transport> {
     ALL.iter().copied().find(|transport| transport.families.contains(&family))
 }
 
+/// See [`Transport::brought`].
+pub(crate) fn brought(features: u64) -> Option<contract::Way> {
+    ALL.iter().find_map(|transport| (transport.brought)(features))
+}
+
 /// Returns the forms of addresses and then `more` as a list for a message: "A, B or C".
 pub(crate) fn forms(more: &[&str]) -> String {
     let all: Vec<&str> =

@@ -20,12 +20,12 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use super::{ANSWER, RELAY, SIGN_OF_LIFE, greeting};
+use super::greeting;
 pub use super::{
     direct_allowed as direct_ssh_allowed, end_shared as end_shared_ssh, has_greeted, let_ssh_ask,
     share_in as share_ssh_in,
 };
-use crate::invitation::Offer;
+use crate::invitation::{ANSWER, Offer, RELAY, SIGN_OF_LIFE};
 
 /// Size in bytes of the buffer of each direction: one that the sockets fill at once.
 const BUFFER_BYTES: usize = 256 << 10;

@@ -55,16 +55,16 @@ const fn why_not_better(detour: Detour) -> &'static str {
 }
 
 /// Returns the way of a link through SSH, as the daemon shows it.
-pub(crate) fn way(detour: Detour) -> Way {
+pub(super) fn brought(features: u64) -> Option<Way> {
     // SSH encrypts. At this end of the link there is a Unix socket.
-    Way {
+    (features & feature::THROUGH_SSH != 0).then(|| Way {
         transport: TRANSPORT.name,
         shares_memory: false,
         guest_memory: false,
         encryption: None,
         leaves_host: false,
-        why_not_better: Some(why_not_better(detour)),
-    }
+        why_not_better: Some(why_not_better(Detour::of(features))),
+    })
 }
 
 /// Size in bytes of one piece of what comes before the greeting.

@@ -41,7 +41,6 @@ use super::contract::{
 };
 use crate::invitation::Offer;
 pub(crate) use banner::line as greeting;
-pub(crate) use connection::way;
 use command::{Asking, Login, Program};
 use connection::{LoggedIn, Wait};
 use process::Running;
@@ -61,12 +60,8 @@ pub(super) static TRANSPORT: Transport = Transport {
     families: &[],
     read,
     adopt,
+    brought: connection::brought,
 };
-
-/// What a client with an invitation says to the bridge and hears before the bridge copies.
-pub(crate) const SIGN_OF_LIFE: u8 = b'?';
-pub(crate) const ANSWER: u8 = b'!';
-pub(crate) const RELAY: u8 = b'>';
 
 /// Longest time until the bridge answers: that of a login, for which a server allows 120 s by
 /// default but which takes a fraction of it without questions, and that of a daemon that must

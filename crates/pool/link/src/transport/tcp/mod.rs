@@ -57,6 +57,7 @@ pub(super) static TRANSPORT: Transport = Transport {
     families: &[AddressFamily::INET, AddressFamily::INET6],
     read,
     adopt,
+    brought: |_| None,
 };
 
 fn read(text: &str, completion: &Completion<'_>) -> Result<Endpoint, String> {

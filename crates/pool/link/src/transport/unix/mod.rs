@@ -32,6 +32,7 @@ pub(super) static TRANSPORT: Transport = Transport {
     families: &[AddressFamily::UNIX],
     read,
     adopt,
+    brought: |_| None,
 };
 
 fn read(text: &str, completion: &Completion<'_>) -> Result<Endpoint, String> {

@@ -42,6 +42,7 @@ pub(super) static TRANSPORT: Transport = Transport {
     families: &[AddressFamily::VSOCK],
     read,
     adopt,
+    brought: |_| None,
 };
 
 /// Time after which a thread that waits for a connection looks whether the listener was stopped.
