@@ -28,11 +28,11 @@ use rustix::net::AddressFamily;
 /// Declares the transports. Each module has a static `TRANSPORT`, and in its module of tests a
 /// function `addresses`, with which the tests of all transports run over this one.
 macro_rules! transports {
-    ($($module:ident,)+) => {
-        $(pub(crate) mod $module;)+
+    ($($(#[$when:meta])? $module:ident,)+) => {
+        $($(#[$when])? pub(crate) mod $module;)+
 
         /// All transports. If several could take the same socket, the first one gets it.
-        static ALL: &[&Transport] = &[$(&$module::TRANSPORT),+];
+        static ALL: &[&Transport] = &[$($(#[$when])? &$module::TRANSPORT),+];
 
         #[cfg(test)]
         mod suites {

@@ -114,17 +114,7 @@ pub(crate) fn wait_fd(
         Readiness::Readable => PollFlags::IN | PollFlags::RDHUP,
         Readiness::Writable => PollFlags::OUT,
     };
-    loop {
-        let mut fds = [PollFd::new(&fd, events)];
-        let left =
-            deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
-        match poll(&mut fds, left.as_ref()) {
-            Ok(0) => return Ok(false),
-            Ok(_) => return Ok(true),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
-        }
-    }
+    poll_all(&mut [PollFd::new(&fd, events)], deadline)
 }
 
 /// Sleeps until `one` is writable, `other` is readable, or one of them hung up. Returns for each
@@ -153,10 +143,18 @@ pub(super) fn wait_any(
 ) -> Result<bool, LinkError> {
     let events = PollFlags::IN | PollFlags::RDHUP;
     let mut fds: Vec<PollFd<'_>> = fds.iter().map(|fd| PollFd::new(fd, events)).collect();
+    poll_all(&mut fds, deadline)
+}
+
+/// Sleeps until one of the descriptors is ready. Returns `false` if the deadline passed.
+pub(super) fn poll_all(
+    fds: &mut [PollFd<'_>],
+    deadline: Option<Instant>,
+) -> Result<bool, LinkError> {
     loop {
         let left =
             deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
-        match poll(&mut fds, left.as_ref()) {
+        match poll(fds, left.as_ref()) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
