@@ -48,6 +48,8 @@ transports! {
     tcp,
     vsock,
     ssh,
+    #[cfg(test)]
+    mem,
 }
 
 /// Returns the transport with this scheme.
