@@ -9,6 +9,13 @@ pub(in crate::transport) fn addresses(folder: &Path) -> TestAddresses {
     TestAddresses::at(format!("mem:{}", folder.file_name().unwrap().display()))
 }
 
+crate::transport::tests::cases! { crate::transport::tests::plain(addresses);
+    frames: [
+        truncated_frames_are_a_hang_up_and_nothing_more,
+        garbage_is_refused_by_the_table,
+    ]
+}
+
 #[test]
 fn a_pipe_holds_what_the_test_allows_and_is_cut_where_the_test_says() {
     let (up, down) = (Pipe::new(10, Some(15)).unwrap(), Pipe::new(10, None).unwrap());
