@@ -5,7 +5,6 @@
 
 use std::error::Error;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -204,8 +203,8 @@ fn measure_raw() -> Result<(), Failure> {
     for (name, tcp) in [("unix", false), ("tcp", true)] {
         for bytes in PAYLOADS {
             let (one, two) = sockets(tcp)?;
-            let mut one = std::fs::File::from(OwnedFd::from(one));
-            let mut two = std::fs::File::from(OwnedFd::from(two));
+            let mut one = std::fs::File::from(one.into_socket().unwrap());
+            let mut two = std::fs::File::from(two.into_socket().unwrap());
             let count = (PAYLOAD_BYTES / bytes).min(20_000);
             let arrives = thread::spawn(move || -> Result<Instant, Failure> {
                 let mut into = vec![1; bytes];

@@ -1,21 +1,21 @@
 //! The addresses at which a daemon or a worker listens.
 
 use std::cmp::Ordering;
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
+use std::io;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::error::LinkError;
+use crate::transport;
 use crate::transport::contract::{Completion, Destination, Endpoint, Purpose};
-use crate::transport::{self, tcp, unix};
 
 /// Address of a daemon or a worker: a scheme, which names the transport, and what the transport
 /// makes of the rest.
 #[derive(Clone, Debug)]
-pub struct Address(Arc<dyn Endpoint>);
+pub struct Address(Arc<Endpoint>);
 
 /// Address that leads to one destination.
 #[derive(Clone, Debug)]
@@ -42,17 +42,6 @@ fn unknown_scheme(text: &str) -> String {
 }
 
 impl Address {
-    /// Returns the address of a Unix socket.
-    pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self(unix::at(path.into()))
-    }
-
-    /// Returns the address of a TCP port. `host` is a name or a numeric address without brackets. A
-    /// listener takes port 0 for any free port.
-    pub fn tcp(host: &str, port: u16) -> Self {
-        Self(tcp::at(host.to_owned(), port))
-    }
-
     /// Reads an address and completes what it leaves out.
     ///
     /// # Errors
@@ -66,7 +55,7 @@ impl Address {
             .split_once(':')
             .and_then(|(scheme, rest)| Some((transport::of_scheme(scheme)?, rest)));
         let (transport, rest) = named.ok_or_else(|| wrong(unknown_scheme(text)))?;
-        transport.read(rest, completion).map(Self).map_err(wrong)
+        (transport.read)(rest, completion).map(Self::new).map_err(wrong)
     }
 
     /// Reads the address of a listener that leaves nothing out.
@@ -103,66 +92,76 @@ impl Address {
     /// # Errors
     /// Fails if a name has no numeric address. The search for it may take longer than a hello.
     pub fn resolve(&self) -> Result<Vec<Resolved>, LinkError> {
-        let failed = |source| self.0.failure(self.to_string(), source);
-        let found = self.0.resolve().map_err(failed)?.into_iter();
-        let resolved = |(destination, endpoint)| Resolved { address: Self(endpoint), destination };
+        let found = self.0.reach.resolve().map_err(|source| self.failure(source))?.into_iter();
+        let resolved =
+            |(destination, endpoint)| Resolved { address: Self::new(endpoint), destination };
         Ok(found.map(resolved).collect())
     }
 
     /// Returns whether connecting logs in on another host with the identity of this process's user.
     pub fn logs_in(&self) -> bool {
-        self.0.logs_in()
+        self.0.logs_in
     }
 
     /// Returns whether the address is valid only on the host where it was made.
     pub fn is_local(&self) -> bool {
-        self.0.is_local()
+        self.0.is_local
     }
 
     /// Returns the name or the numeric address of the host, if the address has one.
     pub fn host(&self) -> Option<&str> {
-        self.0.host()
+        self.0.host.as_deref()
     }
 
-    /// Returns the port, if the address is one of TCP.
+    /// Returns the port, if the address has a host and a port of it.
     pub fn port(&self) -> Option<u16> {
-        self.0.port()
+        self.0.port
     }
 
     /// Returns whether strangers could connect there, so that both sides must prove that they have
     /// the pool's key.
     pub fn needs_key(&self) -> bool {
-        self.0.transport().needs_key()
+        self.0.transport.needs_key
     }
 
     /// Returns the rank among several addresses of one daemon. Lower is better.
     pub fn rank(&self) -> u8 {
-        self.0.transport().rank()
+        self.0.transport.rank
     }
 
-    /// Returns the name of the transport for messages, for example "Unix sockets".
+    /// Returns the name of the transport for messages.
     pub fn transport_name(&self) -> &'static str {
-        self.0.transport().name()
+        self.0.transport.name
     }
 
     /// Returns the address under which other nodes of the pool reach a listener with this address,
     /// or `None` if none of them does. `host` is the name of this host. It replaces a wildcard.
     #[must_use]
     pub fn advertised(&self, host: &str) -> Option<Self> {
-        self.0.advertised(host).map(Self)
+        self.0.reach.advertised(host).map(Self::new)
     }
 
-    pub(crate) fn new(endpoint: Arc<dyn Endpoint>) -> Self {
-        Self(endpoint)
+    pub(crate) fn new(endpoint: Endpoint) -> Self {
+        Self(Arc::new(endpoint))
     }
 
-    pub(crate) fn endpoint(&self) -> &dyn Endpoint {
-        &*self.0
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.0
+    }
+
+    /// Returns the error for a connection that failed.
+    pub(crate) fn failure(&self, source: io::Error) -> LinkError {
+        let address = self.to_string();
+        if self.0.logs_in {
+            let is_lasting = source.kind() == io::ErrorKind::PermissionDenied;
+            return LinkError::Login { address, why: source.to_string(), is_lasting };
+        }
+        LinkError::Connect { address, source }
     }
 
     /// What equal addresses have in common.
-    fn identity(&self) -> (&'static str, OsString) {
-        (self.0.transport().scheme(), self.0.text())
+    fn identity(&self) -> (&'static str, &OsStr) {
+        (self.0.transport.scheme, &self.0.text)
     }
 }
 
@@ -177,7 +176,7 @@ impl FromStr for Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.0.transport().scheme(), self.0.text().display())
+        write!(f, "{}:{}", self.0.transport.scheme, self.0.text.display())
     }
 }
 
@@ -209,6 +208,8 @@ impl Ord for Address {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
 
     #[test]

@@ -19,13 +19,12 @@ use penstock_wire::invitation::Detour;
 use crate::encryption::{Encryption, Pins, Trust};
 use crate::error::LinkError;
 use crate::hello::{Opened, Progress, Watch, Wish, say_hello_on};
-use crate::invitation::Invitation;
+use crate::invitation::{ANSWER, Invitation, RELAY, SIGN_OF_LIFE};
 use crate::race::Race;
 use crate::secure;
 use crate::stream::Stream;
 use crate::talk::Limit;
 use crate::transport::contract::Way;
-use crate::transport::ssh::{ANSWER, RELAY, SIGN_OF_LIFE};
 use crate::transport::syscall::wait_pair;
 use crate::transport::tcp::Attempt;
 

@@ -82,9 +82,9 @@ pub enum LinkError {
         /// Why not, and what to do.
         why: String,
     },
-    /// SSH did not lead to a daemon.
+    /// A login did not lead to a daemon.
     #[error("cannot reach {address}: {why}")]
-    Ssh {
+    Login {
         address: String,
         /// What happened, and what to do.
         why: String,
@@ -248,7 +248,7 @@ impl LinkError {
     /// setting, or a release.
     pub fn is_lasting(&self) -> bool {
         match self {
-            Self::Ssh { is_lasting, .. } => *is_lasting,
+            Self::Login { is_lasting, .. } => *is_lasting,
             Self::Refused { verdict, .. } => matches!(
                 verdict,
                 Verdict::WrongVersion | Verdict::WrongKey | Verdict::WrongUser | Verdict::NoKey

@@ -15,7 +15,8 @@ use crate::silence;
 use crate::socket::SocketIn;
 use crate::stream::Stream;
 use crate::trace::LinkTrace;
-use crate::transport::contract::{Rings, Side};
+use crate::transport::contract::Side;
+use crate::transport::rings::Rings;
 use crate::transport::rings::ring::{Reader, Writer};
 use crate::wait::Policy;
 
@@ -58,7 +59,7 @@ pub(crate) fn establish_within(
     } else {
         features
     };
-    let shared = stream.share_memory(features, side)?;
+    let (stream, shared) = stream.share_memory(features, side)?;
     let Some(Rings { out, back, space, policy, arena }) = shared else {
         let joint = Arc::new(Joint::new(stream, None, None).traced(trace));
         silence_max.inspect(|max| joint.expect_beats(*max));

@@ -27,6 +27,11 @@ pub struct Invitation {
     secret: Zeroizing<[u8; SECRET_BYTES]>,
 }
 
+/// What a client with an invitation says to the bridge and hears before the bridge copies.
+pub(crate) const SIGN_OF_LIFE: u8 = b'?';
+pub(crate) const ANSWER: u8 = b'!';
+pub(crate) const RELAY: u8 = b'>';
+
 /// What a bridge has to offer to its client besides its own connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -27,7 +27,6 @@ extern crate self as penstock_link;
 
 mod address;
 mod arena;
-mod bridge;
 mod direct;
 mod encryption;
 mod error;
@@ -64,9 +63,6 @@ mod wait;
 
 pub use address::{Address, Resolved};
 pub use arena::Arena;
-pub use bridge::{
-    bridge, direct_ssh_allowed, end_shared_ssh, has_greeted, let_ssh_ask, share_ssh_in,
-};
 pub use encryption::{
     AUTHORIZED_CLIENTS_FILE, ENROLLED_CLIENTS_MAX, Encryption, EncryptionOptions, IDENTITY_FILE,
     KNOWN_NODES_FILE, Keys, Pins, Rule, Trust, keys_folder,
@@ -98,5 +94,8 @@ pub use transport::contract::{Completion, Credentials, Destination, Purpose, Sid
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};
 pub use transport::region::layout::MemoryUse;
+pub use transport::ssh::bridge::{
+    bridge, direct_ssh_allowed, end_shared_ssh, has_greeted, let_ssh_ask, share_ssh_in,
+};
 pub use transport::vsock::machine::{Answer, Asker, Asking, Machine, let_ask};
 pub use wait::{Patience, Policy};

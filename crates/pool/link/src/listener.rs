@@ -1,7 +1,7 @@
 //! Sockets that wait for connections.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
@@ -10,7 +10,8 @@ use rustix::net::SocketFlags;
 use crate::address::Address;
 use crate::error::LinkError;
 use crate::stream::Stream;
-use crate::transport::contract::Bound;
+use crate::transport::contract::{Accepting, Bound};
+use crate::transport::syscall;
 
 /// Default mode of a Unix socket: only its user may connect.
 const SOCKET_MODE: u32 = 0o600;
@@ -18,7 +19,8 @@ const SOCKET_MODE: u32 = 0o600;
 /// Socket that other processes connect to.
 #[derive(Debug)]
 pub struct Listener {
-    bound: Bound,
+    socket: OwnedFd,
+    accepting: Box<dyn Accepting>,
     address: Address,
     stopped: AtomicBool,
 }
@@ -41,9 +43,10 @@ impl Listener {
             io::ErrorKind::AddrInUse => LinkError::InUse { address: address.to_string() },
             _ => LinkError::Listen { address: address.to_string(), source },
         };
-        let bound = address.endpoint().listen(mode).map_err(failed)?;
-        let address = Address::new(bound.endpoint.clone());
-        Ok(Self { bound, address, stopped: AtomicBool::new(false) })
+        let bound = address.endpoint().reach.listen(mode).map_err(failed)?;
+        let Bound { socket, endpoint, accepting } = bound;
+        let address = Address::new(endpoint);
+        Ok(Self { socket, accepting, address, stopped: AtomicBool::new(false) })
     }
 
     /// Waits for the next connection. The caller then receives its hello with
@@ -54,8 +57,8 @@ impl Listener {
     /// before the next attempt.
     pub fn accept(&self) -> Result<Stream, LinkError> {
         loop {
-            match rustix::net::accept_with(&self.bound.socket, SocketFlags::CLOEXEC) {
-                Ok(socket) => match self.bound.accepting.take(socket) {
+            match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {
+                Ok(socket) => match self.accepting.take(socket) {
                     Ok(connection) => return Ok(Stream::new(connection)),
                     // The peer already hung up.
                     Err(_) => continue,
@@ -84,7 +87,7 @@ impl Listener {
     /// for which the socket of this transport waits.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
-        self.bound.accepting.stop(self.as_fd());
+        syscall::shutdown(self.as_fd());
     }
 
     /// Returns whether [`Listener::stop`] was called.
@@ -100,6 +103,6 @@ impl Listener {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bound.socket.as_fd()
+        self.socket.as_fd()
     }
 }

@@ -28,7 +28,7 @@ fn key(byte: u8) -> Key {
 }
 
 fn raw(stream: Stream) -> fs::File {
-    OwnedFd::from(stream).into()
+    stream.into_socket().unwrap().into()
 }
 
 /// Runs both sides of a hello that the accepting side ends with `verdict`.

@@ -97,7 +97,7 @@ fn server_address(connection: &str) -> Option<IpAddr> {
 }
 
 fn blocking(daemon: Stream, socket: &Path) -> io::Result<UnixStream> {
-    let stream = UnixStream::from(OwnedFd::from(daemon));
+    let stream = UnixStream::from(daemon.into_socket().map_err(io::Error::other)?);
     let set = stream.set_nonblocking(false).map_err(Failure::file(socket, "use"));
     set.map_err(io::Error::other)?;
     Ok(stream)

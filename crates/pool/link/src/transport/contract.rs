@@ -1,4 +1,13 @@
-//! What a transport implements.
+//! What a transport is, what it makes, and the words for both.
+//!
+//! A connection consists of three parts:
+//! * [`Bytes`] moves bytes in both directions and ends them.
+//! * [`Facts`] is what is known of the connection. The transport fills it once.
+//! * [`Liveness`] tells whether the peer has vanished, if the kernel does not tell it.
+//!
+//! A layer, such as encryption, takes a connection and returns one. It puts bytes of its own over
+//! those that it got, and says which facts change. No trait here has a method with a default, and
+//! no structure has one either: a layer or a transport that forgets something does not compile.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -9,57 +18,42 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use penstock_wire::hello::feature;
 use rustix::net::AddressFamily;
+use zeroize::Zeroizing;
 
-use super::region::host::Region;
 use super::region::layout::MemoryUse;
-use super::rings::ring::Map;
 use super::syscall::{self, Readiness};
-use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::instance::End;
 use crate::invitation::Invitation;
-use crate::wait::Policy;
-use zeroize::Zeroizing;
 
-/// Kind of connection.
-pub(crate) trait Transport: fmt::Debug + Send + Sync {
-    /// Returns the text before the first colon of an address.
-    fn scheme(&self) -> &'static str;
-
-    /// Returns the form of an address for messages, for example `unix:PATH`.
-    fn form(&self) -> &'static str;
-
-    /// Returns the name for messages, for example "Unix sockets".
-    fn name(&self) -> &'static str;
-
-    /// Returns whether strangers could connect, so that both sides must prove that they have the
-    /// pool's key.
-    fn needs_key(&self) -> bool;
-
-    /// Returns the rank among the transports that lead to the same daemon. Lower is better.
-    fn rank(&self) -> u8;
-
-    /// Reads the part of an address after the scheme and its colon.
-    ///
-    /// # Errors
-    /// Fails with a reason for the user.
-    fn read(&self, text: &str, completion: &Completion<'_>) -> Result<Arc<dyn Endpoint>, String>;
-
-    /// Returns the families of the sockets that are connections of this transport and nothing more,
-    /// so that a connection can be made of the descriptor alone.
-    fn families(&self) -> &'static [AddressFamily] {
-        &[]
-    }
-
-    /// Takes a connected socket from another process. `state` is what
-    /// [`Connection::state`] returned there, and empty for a socket of one of the
-    /// [`Transport::families`] of which nothing more is known.
-    ///
-    /// # Errors
-    /// Fails if the descriptor or the state is not of this transport.
-    fn adopt(&self, socket: OwnedFd, state: &[u8]) -> io::Result<Box<dyn Connection>>;
+/// Kind of connection: an entry in the table of transports.
+#[derive(Debug)]
+pub(crate) struct Transport {
+    /// Text before the first colon of an address.
+    pub(crate) scheme: &'static str,
+    /// Form of an address for messages, for example `scheme:HOST`.
+    pub(crate) form: &'static str,
+    /// Name for messages.
+    pub(crate) name: &'static str,
+    /// Whether strangers could connect, so that both sides must prove that they have the pool's
+    /// key.
+    pub(crate) needs_key: bool,
+    /// Rank among the transports that lead to the same daemon. Lower is better.
+    pub(crate) rank: u8,
+    /// Families of the sockets that are connections of this transport and nothing more, so that a
+    /// connection can be made of the descriptor alone.
+    pub(crate) families: &'static [AddressFamily],
+    /// Reads the part of an address after the scheme and its colon. Fails with a reason for the
+    /// user.
+    pub(crate) read: fn(&str, &Completion<'_>) -> Result<Endpoint, String>,
+    /// Takes a connected socket, for example from another process. The second argument is
+    /// [`Facts::note`] as it was there, and empty for a socket of one of the families of which
+    /// nothing more is known. Fails if the descriptor or the note is not of this transport.
+    pub(crate) adopt: fn(OwnedFd, &[u8]) -> io::Result<Connection>,
+    /// Returns the way of a link that a process on this host has brought here over this transport,
+    /// if the features of the link say so. Its last part is a connection of another transport.
+    pub(crate) brought: fn(features: u64) -> Option<Way>,
 }
 
 /// What a reader of addresses adds to an address that leaves something out.
@@ -88,39 +82,43 @@ impl fmt::Debug for Completion<'_> {
     }
 }
 
-/// A connection, and perhaps with what a session connects directly instead.
-pub(crate) type Connected = (Box<dyn Connection>, Option<Invitation>);
-
 /// Address of one transport.
-pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
-    fn transport(&self) -> &'static dyn Transport;
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) transport: &'static Transport,
+    /// Address without the scheme. Equal endpoints have equal texts.
+    pub(crate) text: OsString,
+    /// Name or numeric address of the host, if the endpoint has one.
+    pub(crate) host: Option<String>,
+    /// Number of the port, if the endpoint has a host and a port of it.
+    pub(crate) port: Option<u16>,
+    /// Whether the address is valid only on the host where it was made.
+    pub(crate) is_local: bool,
+    /// Whether connecting logs in on another host with the identity of this process's user. That
+    /// takes a time of its own beside the deadline of [`Reach::connect`].
+    pub(crate) logs_in: bool,
+    pub(crate) reach: Box<dyn Reach>,
+}
 
-    /// Returns the address without the scheme. Equal endpoints have equal texts.
-    fn text(&self) -> OsString;
+/// A connection, and perhaps with what a session connects directly instead.
+pub(crate) type Connected = (Connection, Option<Invitation>);
 
-    /// Connects.
+/// What can be done at an address.
+pub(crate) trait Reach: fmt::Debug + Send + Sync {
+    /// Connects. A session carries much: `for_session` asks with what this process can connect
+    /// directly instead, if it logs in.
     ///
     /// # Errors
-    /// Fails if nobody answers before the deadline.
-    fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>>;
-
-    /// Connects for a session, which carries much. If this process logs in and the other side can
-    /// be reached directly, too, also returns with what.
-    ///
-    /// # Errors
-    /// See [`Endpoint::connect`].
-    fn connect_for_session(&self, deadline: Instant) -> io::Result<Connected> {
-        Ok((self.connect(deadline)?, None))
-    }
+    /// Fails if nobody answers before the deadline. If the endpoint logs in, an error of
+    /// [`io::ErrorKind::PermissionDenied`] lasts until a person has changed something.
+    fn connect(&self, for_session: bool, deadline: Instant) -> io::Result<Connected>;
 
     /// Returns where a connection would lead, with an endpoint for each destination. Returns
     /// nothing if only a user may name the endpoint, and not another process.
     ///
     /// # Errors
     /// Fails if a name has no numeric address. The search for it may take long.
-    fn resolve(&self) -> io::Result<Vec<(Destination, Arc<dyn Endpoint>)>> {
-        Ok(Vec::new())
-    }
+    fn resolve(&self) -> io::Result<Vec<(Destination, Endpoint)>>;
 
     /// Listens. `mode` has the permissions of a socket that lies in the file system.
     ///
@@ -129,49 +127,17 @@ pub(crate) trait Endpoint: fmt::Debug + Send + Sync {
     /// [`io::ErrorKind::Unsupported`] if this transport only connects.
     fn listen(&self, mode: u32) -> io::Result<Bound>;
 
-    /// Returns whether the address is valid only on the host where it was made.
-    fn is_local(&self) -> bool {
-        false
-    }
-
-    /// Returns the name or the numeric address of the host, if the endpoint has one.
-    fn host(&self) -> Option<&str> {
-        None
-    }
-
-    /// Returns the number of the TCP port, if the endpoint has one.
-    fn port(&self) -> Option<u16> {
-        None
-    }
-
-    /// Returns whether connecting logs in on another host with the identity of this process's user.
-    /// That takes a time of its own beside the deadline of [`Endpoint::connect`].
-    fn logs_in(&self) -> bool {
-        false
-    }
-
-    /// Returns the error for a connection to `address` that failed.
-    fn failure(&self, address: String, source: io::Error) -> LinkError {
-        LinkError::Connect { address, source }
-    }
-
     /// Returns the address under which other nodes of the pool reach this listener, or `None` if
     /// none of them does. `host` is the name of this host.
-    fn advertised(&self, host: &str) -> Option<Arc<dyn Endpoint>>;
+    fn advertised(&self, host: &str) -> Option<Endpoint>;
 }
-
-/// Number of connections that the system holds before they are accepted. Further connections wait
-/// (Unix), or the system drops their first packet and the peer sends it again after one second
-/// (TCP). At 25,000 connections a second, this is enough for a pause of 160 ms of the thread that
-/// accepts. The system may reduce the number to its own limit, which is 4,096 by default.
-pub(super) const BACKLOG: i32 = 4_096;
 
 /// Listening socket of a transport.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) socket: OwnedFd,
     /// Address with what the system has chosen, for example the port.
-    pub(crate) endpoint: Arc<dyn Endpoint>,
+    pub(crate) endpoint: Endpoint,
     pub(crate) accepting: Box<dyn Accepting>,
 }
 
@@ -181,131 +147,144 @@ pub(crate) trait Accepting: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// Fails if the peer has hung up already.
-    fn take(&self, socket: OwnedFd) -> io::Result<Box<dyn Connection>>;
-
-    /// Wakes the threads that wait for a connection on the listening socket.
-    fn stop(&self, socket: BorrowedFd<'_>) {
-        syscall::shutdown(socket);
-    }
+    fn take(&self, socket: OwnedFd) -> io::Result<Connection>;
 }
 
-/// Connected socket of a transport.
-pub(crate) trait Connection: AsFd + fmt::Debug + Send + Sync {
-    fn transport(&self) -> &'static dyn Transport;
+/// Connected socket of a transport, perhaps with layers over it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) bytes: Box<dyn Bytes>,
+    pub(crate) facts: Box<Facts>,
+    /// `None` if the kernel reports the end of each peer as a hang-up.
+    pub(crate) liveness: Option<Arc<dyn Liveness>>,
+}
 
-    /// Returns the name of the peer for messages.
-    fn peer(&self) -> String;
-
-    /// Returns the identity of the peer if the kernel knows it.
-    fn credentials(&self) -> io::Result<Option<Credentials>> {
-        Ok(None)
+impl Connection {
+    pub(crate) fn new(
+        bytes: impl Bytes + 'static,
+        facts: Facts,
+        liveness: Option<Arc<dyn Liveness>>,
+    ) -> Self {
+        Self { bytes: Box::new(bytes), facts: Box::new(facts), liveness }
     }
-
-    /// Returns where the connection comes from.
-    fn source(&self) -> Source {
-        Source::Unknown
-    }
-
-    /// Returns both ends, this one first, as far as both sides see them alike.
-    fn ends(&self) -> Option<(End, End)> {
-        None
-    }
-
-    /// Returns who besides the two ends could see the bytes.
-    fn exposure(&self) -> Exposure {
-        Exposure::Kernel
-    }
-
-    /// Returns the name of the cipher suite of an encrypted connection.
-    fn encryption(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Returns whether descriptors can be sent beside the bytes.
-    fn passes_descriptors(&self) -> bool {
-        false
-    }
-
-    /// Returns why the bytes of a link cannot move into memory that both sides share, or `None` if
-    /// they can.
-    fn why_no_shared_memory(&self) -> Option<&'static str>;
-
-    /// Returns the features that a link over this connection can have (`feature`).
-    fn features(&self) -> u64 {
-        feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA)
-    }
-
-    /// Returns the memory that the guest at the other end shares with this host, if the daemon has
-    /// been told of any.
-    fn region(&self) -> Option<&Arc<Region>> {
-        None
-    }
-
-    /// Agrees with the peer, which calls this too, on memory that carries the frames from now on.
-    /// Returns `None` if the frames stay on this connection.
-    ///
-    /// # Errors
-    /// Fails if the peer hung up or its memory is not as agreed.
-    fn share_memory(&self, _features: u64, _side: Side) -> Result<Option<Rings>, LinkError> {
-        Ok(None)
-    }
-
-    /// Returns what another process needs beside the descriptor to continue this connection. This
-    /// process can send and receive nothing from then on. The bytes may be secret.
-    ///
-    /// # Errors
-    /// Fails if the connection is in a state that another process cannot continue.
-    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
-        Ok(Zeroizing::default())
-    }
-
-    /// Returns the descriptor.
-    fn into_socket(self: Box<Self>) -> OwnedFd;
 
     /// Sends what fits now. Returns `None` if nothing fits.
-    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
-        syscall::send_now(self.as_fd(), pieces)
+    pub(crate) fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        self.bytes.send_now(pieces)
     }
 
     /// Receives what is there. Returns `None` if nothing is.
-    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        syscall::recv_now(self.as_fd(), into)
+    pub(crate) fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        self.bytes.recv_now(into)
     }
 
     /// Sleeps until the connection is ready or hung up. Returns `false` if the deadline passed.
-    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
-        syscall::wait_fd(self.as_fd(), what, deadline)
-    }
-
-    /// Returns whether bytes can be received although the descriptor does not report any.
-    fn has_waiting(&self) -> bool {
-        false
+    /// Fails if the peer vanishes meanwhile.
+    pub(crate) fn wait(
+        &self,
+        what: Readiness,
+        deadline: Option<Instant>,
+    ) -> Result<bool, LinkError> {
+        if self.liveness.is_none() {
+            return self.bytes.wait(what, deadline);
+        }
+        loop {
+            let look = Instant::now() + syscall::LOOK_EVERY;
+            let limit = deadline.map_or(look, |deadline| deadline.min(look));
+            if self.bytes.wait(what, Some(limit))? {
+                return Ok(true);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(false);
+            }
+            if self.has_vanished() {
+                return Err(LinkError::Vanished);
+            }
+        }
     }
 
     /// Returns whether the peer has hung up, as far as is known without waiting.
-    fn has_hung_up(&self) -> bool {
+    pub(crate) fn has_hung_up(&self) -> bool {
         syscall::has_hung_up(self.as_fd())
     }
 
-    /// Returns what is known about why the peer has hung up.
-    fn why_hung_up(&self) -> LinkError {
-        LinkError::Closed
+    /// See [`Liveness::has_vanished`].
+    pub(crate) fn has_vanished(&self) -> bool {
+        self.liveness.as_ref().is_some_and(|it| it.has_vanished(self.as_fd()))
     }
+}
 
-    /// Returns whether the peer is gone although nothing has hung up: it leaves what was sent to it
-    /// unanswered. May cost a system call.
-    fn vanished(&self) -> bool {
-        false
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bytes.as_fd()
     }
+}
 
-    /// Notes that the peer lives: another thread has taken its bytes from a copy of this
-    /// connection.
-    fn note_life(&self) {}
+/// Moves the bytes of a connection. The descriptor is that of the connection's socket, on which
+/// threads sleep and whose hang-up is the end of the connection. The bytes may go elsewhere, and
+/// the socket is then the doorbell and the sign of life.
+pub(crate) trait Bytes: AsFd + fmt::Debug + Send + Sync {
+    /// Sends what fits now. Returns `None` if nothing fits.
+    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError>;
+
+    /// Receives what is there. Returns `None` if nothing is.
+    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError>;
+
+    /// Returns whether bytes can be received although the descriptor does not report any.
+    fn has_waiting(&self) -> bool;
+
+    /// Sleeps until the connection is ready or hung up. Returns `false` if the deadline passed.
+    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError>;
 
     /// Ends the connection in both directions, which wakes all waiting threads on both sides.
-    fn shutdown(&self) {
-        syscall::shutdown(self.as_fd());
-    }
+    fn shutdown(&self);
+
+    /// Returns what is known about why the peer has hung up.
+    fn why_hung_up(&self) -> LinkError;
+
+    /// Returns what another process needs to continue the layers of this connection, or `None` if
+    /// there are none. This process can send and receive nothing from then on. The bytes may be
+    /// secret.
+    ///
+    /// # Errors
+    /// Fails if the connection is in a state that another process cannot continue.
+    fn hand_over(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LinkError>;
+}
+
+/// What is known of a connection. The transport fills it once, and layers change what differs.
+#[derive(Clone, Debug)]
+pub(crate) struct Facts {
+    pub(crate) transport: &'static Transport,
+    /// Name of the peer for messages.
+    pub(crate) peer: String,
+    /// Identity of the peer, if the kernel knows it.
+    pub(crate) credentials: Option<Credentials>,
+    /// Where the connection comes from.
+    pub(crate) source: Source,
+    /// Both ends, this one first, as far as both sides see them alike.
+    pub(crate) ends: Option<(End, End)>,
+    /// Who besides the two ends could see the bytes.
+    pub(crate) exposure: Exposure,
+    /// Name of the cipher suite of an encrypted connection.
+    pub(crate) encryption: Option<&'static str>,
+    /// Whether descriptors can be sent beside the bytes. Then a link can move its frames into
+    /// memory that both sides share.
+    pub(crate) passes_descriptors: bool,
+    /// Why the bytes of a link cannot move into memory that both sides share, or `None` if they
+    /// can.
+    pub(crate) why_no_shared_memory: Option<&'static str>,
+    /// Features that a link over this connection can have (`feature`).
+    pub(crate) features: u64,
+    /// What another process needs beside the descriptor: see [`Transport::adopt`].
+    pub(crate) note: Vec<u8>,
+}
+
+/// Finds out whether a peer is gone although nothing has hung up. A transport has this part if its
+/// kernel does not tell.
+pub(crate) trait Liveness: fmt::Debug + Send + Sync {
+    /// Returns whether the peer leaves unanswered what was sent to it over this socket. May cost a
+    /// system call. Callers ask again and again while they wait.
+    fn has_vanished(&self, socket: BorrowedFd<'_>) -> bool;
 }
 
 /// Identity of the process at the other end of a socket, as the kernel reports it.
@@ -332,11 +311,11 @@ pub(crate) enum Exposure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Destination {
-    /// Socket in the file system of this host.
+    /// File of this host.
     File,
     /// Host with this numeric address.
     Host(IpAddr),
-    /// Machine with this vsock number.
+    /// Virtual machine with this number.
     Machine(u32),
 }
 
@@ -348,7 +327,7 @@ pub enum Source {
     User(u32),
     /// Host or network; see [`Source::of_address`].
     Network(IpAddr),
-    /// Machine with this vsock number.
+    /// Virtual machine with this number.
     Machine(u32),
     /// Guest whose monitor has its socket at this path.
     Guest(PathBuf),
@@ -373,7 +352,7 @@ impl Source {
 /// How the bytes of a link travel, as the hello agreed on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
-    /// Name of the transport for messages, for example "Unix sockets".
+    /// Name of the transport for messages.
     pub transport: &'static str,
     /// Whether the bytes move through memory that both sides share.
     pub shares_memory: bool,
@@ -405,20 +384,4 @@ pub enum Side {
     Client,
     /// Side that takes the memory.
     Worker,
-}
-
-/// One side's part of a pair of rings.
-#[derive(Debug)]
-pub(crate) struct Rings {
-    /// Ring that this side writes to.
-    pub(crate) out: Arc<Map>,
-    /// Ring that this side reads from.
-    pub(crate) back: Arc<Map>,
-    /// Carries one byte for each wake-up of a sleeping writer. It is separate from the connection,
-    /// because two threads that wait for one socket would take each other's bytes.
-    pub(crate) space: Box<dyn Connection>,
-    /// How threads wait for the peer, by what it costs to wake this side.
-    pub(crate) policy: Policy,
-    /// Memory for buffers that both sides share.
-    pub(crate) arena: Option<Arc<Arena>>,
 }

@@ -9,14 +9,14 @@ use crate::error::LinkError;
 
 /// Receives exactly `into.len()` bytes.
 pub(crate) fn read_exact_until(
-    over: &dyn Connection,
+    over: &Connection,
     mut into: &mut [u8],
     deadline: Instant,
 ) -> Result<(), LinkError> {
     while !into.is_empty() {
         // Checked on every turn: slow peers get no more time than silent ones.
         if Instant::now() >= deadline {
-            return Err(LinkError::HelloTimeout { peer: over.peer() });
+            return Err(LinkError::HelloTimeout { peer: over.facts.peer.clone() });
         }
         match over.recv_now(into)? {
             Some(got) => into = into.get_mut(got..).unwrap_or_default(),
@@ -28,7 +28,7 @@ pub(crate) fn read_exact_until(
 
 /// Sends all of `bytes`.
 pub(crate) fn write_all_until(
-    over: &dyn Connection,
+    over: &Connection,
     mut bytes: &[u8],
     deadline: Instant,
 ) -> Result<(), LinkError> {
@@ -36,7 +36,7 @@ pub(crate) fn write_all_until(
         match over.send_now(&[IoSlice::new(bytes)])? {
             Some(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
             None if Instant::now() >= deadline => {
-                return Err(LinkError::HelloTimeout { peer: over.peer() });
+                return Err(LinkError::HelloTimeout { peer: over.facts.peer.clone() });
             }
             None => _ = over.wait(Readiness::Writable, Some(deadline))?,
         }

@@ -104,8 +104,6 @@ macro_rules! over {
             ]
             frames: [
                 a_frame_that_came_in_part_is_not_lost_when_patience_ends,
-                truncated_frames_are_a_hang_up_and_nothing_more,
-                garbage_is_refused_by_the_table,
                 garbage_in_place_of_shared_memory_is_refused,
             ]
         }

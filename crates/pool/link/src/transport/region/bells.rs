@@ -18,10 +18,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, eventfd};
+use zeroize::Zeroizing;
 
 use crate::error::LinkError;
 use crate::standard::beyond_standard;
-use crate::transport::contract::{Connection, Transport};
+use crate::transport::contract::Bytes;
 use crate::transport::syscall::{self, Readiness};
 
 /// Doorbell bytes taken at once. More than a few come only from needless rings.
@@ -77,25 +78,14 @@ impl Bells {
     /// Wakes the peer's thread. Returns `None` if nothing fits into the connection. That happens
     /// only if the peer takes nothing: a thread gets one byte for each sleep that it announces, and
     /// takes what has come before it announces the next one.
-    pub(super) fn ring(
-        &self,
-        over: &dyn Connection,
-        bell: Bell,
-    ) -> Result<Option<usize>, LinkError> {
+    pub(super) fn ring(&self, over: &dyn Bytes, bell: Bell) -> Result<Option<usize>, LinkError> {
         over.send_now(&[IoSlice::new(&[bell.byte()])])
     }
 
     /// Takes the wake-ups that have come, and passes on those for the other thread. Returns `None`
     /// if there are none for this thread.
-    pub(super) fn take(
-        &self,
-        over: &dyn Connection,
-        bell: Bell,
-    ) -> Result<Option<usize>, LinkError> {
+    pub(super) fn take(&self, over: &dyn Bytes, bell: Bell) -> Result<Option<usize>, LinkError> {
         let mut is_rung = rustix::io::read(self.passed_on(bell), &mut [0_u8; 8]).is_ok();
-        if is_rung {
-            over.note_life();
-        }
         let mut bytes = [0; BYTES_MAX];
         let got = over.recv_now(&mut bytes)?.unwrap_or(0);
         let mut is_junk = false;
@@ -118,73 +108,58 @@ impl Bells {
     /// Sleeps until a wake-up or a hang-up may have come. Returns `false` if the deadline passed.
     pub(super) fn wait(
         &self,
-        over: &dyn Connection,
+        over: &dyn Bytes,
         bell: Bell,
         deadline: Option<Instant>,
     ) -> Result<bool, LinkError> {
         let fds = [over.as_fd(), self.passed_on(bell).as_fd()];
-        syscall::wait_any_and_look(over, &fds, deadline)
+        syscall::wait_any(&fds, deadline)
     }
 }
 
-/// The doorbell of the writers, as a connection of its own.
+/// One of the two doorbells, in place of the bytes of the connection that carries both.
 #[derive(Debug)]
-pub(super) struct WritersBell {
+pub(super) struct Rung {
     pub(super) bells: Arc<Bells>,
-    pub(super) over: Box<dyn Connection>,
+    pub(super) bell: Bell,
+    pub(super) over: Arc<dyn Bytes>,
 }
 
-impl AsFd for WritersBell {
+impl AsFd for Rung {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.over.as_fd()
     }
 }
 
-impl Connection for WritersBell {
-    fn transport(&self) -> &'static dyn Transport {
-        self.over.transport()
-    }
-
-    fn peer(&self) -> String {
-        self.over.peer()
-    }
-
-    fn why_no_shared_memory(&self) -> Option<&'static str> {
-        None
-    }
-
-    fn into_socket(self: Box<Self>) -> OwnedFd {
-        self.over.into_socket()
-    }
-
+impl Bytes for Rung {
     fn send_now(&self, _pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
-        self.bells.ring(&*self.over, Bell::Writer)
+        self.bells.ring(&*self.over, self.bell)
     }
 
     fn recv_now(&self, _into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        self.bells.take(&*self.over, Bell::Writer)
+        self.bells.take(&*self.over, self.bell)
+    }
+
+    fn has_waiting(&self) -> bool {
+        self.over.has_waiting()
     }
 
     fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
         match what {
-            Readiness::Readable => self.bells.wait(&*self.over, Bell::Writer, deadline),
+            Readiness::Readable => self.bells.wait(&*self.over, self.bell, deadline),
             Readiness::Writable => self.over.wait(what, deadline),
         }
     }
 
-    fn has_hung_up(&self) -> bool {
-        self.over.has_hung_up()
+    fn shutdown(&self) {
+        self.over.shutdown();
     }
 
     fn why_hung_up(&self) -> LinkError {
         self.over.why_hung_up()
     }
 
-    fn vanished(&self) -> bool {
-        self.over.vanished()
-    }
-
-    fn shutdown(&self) {
-        self.over.shutdown();
+    fn hand_over(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LinkError> {
+        self.over.hand_over()
     }
 }

@@ -491,19 +491,19 @@ fn a_wake_up_for_the_other_thread_is_passed_on() {
     let soon = Some(penstock_trial::deadline());
     let now = || Some(Instant::now());
     for (taker, other) in [(Bell::Reader, Bell::Writer), (Bell::Writer, Bell::Reader)] {
-        rings.ring(&*theirs, other).unwrap();
-        assert!(bells.wait(&*ours, taker, soon).unwrap(), "the byte was not seen");
-        assert_eq!(bells.take(&*ours, taker).unwrap(), None);
+        rings.ring(&*theirs.bytes, other).unwrap();
+        assert!(bells.wait(&*ours.bytes, taker, soon).unwrap(), "the byte was not seen");
+        assert_eq!(bells.take(&*ours.bytes, taker).unwrap(), None);
         // The byte has left the connection, and the other thread still gets it.
-        assert!(!bells.wait(&*ours, taker, now()).unwrap());
-        assert!(bells.wait(&*ours, other, soon).unwrap(), "the wake-up was lost");
-        assert_eq!(bells.take(&*ours, other).unwrap(), Some(1));
-        assert_eq!(bells.take(&*ours, other).unwrap(), None);
+        assert!(!bells.wait(&*ours.bytes, taker, now()).unwrap());
+        assert!(bells.wait(&*ours.bytes, other, soon).unwrap(), "the wake-up was lost");
+        assert_eq!(bells.take(&*ours.bytes, other).unwrap(), Some(1));
+        assert_eq!(bells.take(&*ours.bytes, other).unwrap(), None);
     }
-    theirs.shutdown();
+    theirs.bytes.shutdown();
     for bell in [Bell::Reader, Bell::Writer] {
-        assert!(bells.wait(&*ours, bell, soon).unwrap());
-        assert!(matches!(bells.take(&*ours, bell), Err(LinkError::Closed)));
+        assert!(bells.wait(&*ours.bytes, bell, soon).unwrap());
+        assert!(matches!(bells.take(&*ours.bytes, bell), Err(LinkError::Closed)));
     }
 }
 

@@ -14,7 +14,7 @@ use penstock_wire::hello::feature;
 use penstock_wire::limits::HELLO_MS_MAX;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
-use super::contract::{Connection, Rings, Side};
+use super::contract::{Connection, Side};
 use crate::arena::Arena;
 use crate::error::LinkError;
 use crate::fds::{recv_fds, send_fds};
@@ -26,6 +26,22 @@ use ring::{Map, RING_BYTES};
 const NOTE_RINGS: [u8; 8] = *b"RINGS  1";
 /// Note of a client that could not create rings: the link stays on the socket.
 const NOTE_NONE: [u8; 8] = *b"NO RINGS";
+
+/// One side's part of a pair of rings.
+#[derive(Debug)]
+pub(crate) struct Rings {
+    /// Ring that this side writes to.
+    pub(crate) out: Arc<Map>,
+    /// Ring that this side reads from.
+    pub(crate) back: Arc<Map>,
+    /// Carries one byte for each wake-up of a sleeping writer. It is separate from the connection,
+    /// because two threads that wait for one socket would take each other's bytes.
+    pub(crate) space: Connection,
+    /// How threads wait for the peer, by what it costs to wake this side.
+    pub(crate) policy: Policy,
+    /// Memory for buffers that both sides share.
+    pub(crate) arena: Option<Arc<Arena>>,
+}
 
 /// The client's own part, and the descriptors for the worker.
 struct Offer {
@@ -41,7 +57,7 @@ struct Offer {
 /// # Errors
 /// Fails if the peer hung up, or what it offers is not a pair of rings.
 pub(crate) fn negotiate(
-    connection: &dyn Connection,
+    connection: &Connection,
     features: u64,
     side: Side,
 ) -> Result<Option<Rings>, LinkError> {
@@ -59,15 +75,12 @@ fn patience() -> Patience {
 }
 
 /// Makes a doorbell of a socket, which is of the same kind as the connection.
-fn doorbell(
-    connection: &dyn Connection,
-    socket: OwnedFd,
-) -> Result<Box<dyn Connection>, LinkError> {
-    let adopted = connection.transport().adopt(socket, &[]);
+fn doorbell(connection: &Connection, socket: OwnedFd) -> Result<Connection, LinkError> {
+    let adopted = (connection.facts.transport.adopt)(socket, &[]);
     adopted.map_err(|_| LinkError::Ring("the peer offered a doorbell of another kind"))
 }
 
-fn offer(connection: &dyn Connection, with_arena: bool) -> Result<Option<Rings>, LinkError> {
+fn offer(connection: &Connection, with_arena: bool) -> Result<Option<Rings>, LinkError> {
     let Ok(Offer { rings, to_worker, to_client, space }) = make(connection, with_arena) else {
         // Out of memory or descriptors: the link works without rings, only slower.
         send_fds(connection.as_fd(), &[], &NOTE_NONE, patience())?;
@@ -79,7 +92,7 @@ fn offer(connection: &dyn Connection, with_arena: bool) -> Result<Option<Rings>,
     Ok(Some(rings))
 }
 
-fn make(connection: &dyn Connection, with_arena: bool) -> Result<Offer, LinkError> {
+fn make(connection: &Connection, with_arena: bool) -> Result<Offer, LinkError> {
     let to_worker = ring::create(RING_BYTES)?;
     let to_client = ring::create(RING_BYTES)?;
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
@@ -93,11 +106,11 @@ fn make(connection: &dyn Connection, with_arena: bool) -> Result<Offer, LinkErro
     Ok(Offer { rings, to_worker, to_client, space: theirs })
 }
 
-fn take(connection: &dyn Connection) -> Result<Option<Rings>, LinkError> {
+fn take(connection: &Connection) -> Result<Option<Rings>, LinkError> {
     let mut note = [0; NOTE_RINGS.len()];
     let (bytes, fds) = recv_fds(connection.as_fd(), &mut note, patience())?;
     if bytes == 0 {
-        return Err(LinkError::HelloTimeout { peer: connection.peer() });
+        return Err(LinkError::HelloTimeout { peer: connection.facts.peer.clone() });
     }
     if bytes == note.len() && note == NOTE_NONE && fds.is_empty() {
         return Ok(None);

@@ -1,16 +1,17 @@
 //! A connection through a running `ssh`.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use penstock_wire::hello::feature;
 use penstock_wire::invitation::Detour;
+use zeroize::Zeroizing;
 
-use super::super::contract::{Connection, Transport, Way};
+use super::super::contract::{Bytes, Connection, Exposure, Facts, Source, Way};
+use super::super::plain::Plain;
 use super::super::syscall::{self, Readiness};
 use super::TRANSPORT;
-use super::command::Login;
 use super::process::Messages;
 use super::reason::End as EndOfSsh;
 use crate::error::LinkError;
@@ -54,16 +55,16 @@ const fn why_not_better(detour: Detour) -> &'static str {
 }
 
 /// Returns the way of a link through SSH, as the daemon shows it.
-pub(crate) fn way(detour: Detour) -> Way {
+pub(super) fn brought(features: u64) -> Option<Way> {
     // SSH encrypts. At this end of the link there is a Unix socket.
-    Way {
-        transport: TRANSPORT.name(),
+    (features & feature::THROUGH_SSH != 0).then(|| Way {
+        transport: TRANSPORT.name,
         shares_memory: false,
         guest_memory: false,
         encryption: None,
         leaves_host: false,
-        why_not_better: Some(why_not_better(detour)),
-    }
+        why_not_better: Some(why_not_better(Detour::of(features))),
+    })
 }
 
 /// Size in bytes of one piece of what comes before the greeting.
@@ -108,25 +109,53 @@ pub(super) fn wait_for_end(socket: &OwnedFd) -> Result<bool, LinkError> {
     syscall::wait_fd(socket.as_fd(), Readiness::Readable, Some(Instant::now() + END_MAX))
 }
 
-/// Connection to a bridge.
-#[derive(Debug)]
-pub(super) struct SshConnection {
-    socket: OwnedFd,
-    messages: Messages,
-    login: Login,
+/// What a login has led to.
+pub(super) struct LoggedIn {
+    pub(super) socket: OwnedFd,
+    pub(super) messages: Messages,
+    /// Name of the login for messages.
+    pub(super) login: String,
     /// Number of the user on the node, as the bridge has told it.
-    user: u32,
-    /// Why a session is not direct.
-    pub(super) detour: Detour,
+    pub(super) user: u32,
 }
 
-impl SshConnection {
-    pub(super) fn new(socket: OwnedFd, messages: Messages, login: &Login, user: u32) -> Self {
-        Self { socket, messages, login: login.clone(), user, detour: Detour::NotTried }
+impl LoggedIn {
+    /// Returns the connection to the bridge. `detour` says why a session is not direct.
+    pub(super) fn connection(self, detour: Detour) -> Connection {
+        let Self { socket, messages, login, user } = self;
+        let own = feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA);
+        let facts = Facts {
+            transport: &TRANSPORT,
+            peer: format!("user {user} of {login}"),
+            credentials: None,
+            source: Source::Unknown,
+            // Both ends as the daemon sees them: the bridge and the daemon are processes of one
+            // user. SSH vouches that the bridge runs as the user of the login. A hostile bridge
+            // could pass the hello on to another daemon that its user may use, and so count as that
+            // daemon: then this program uses the bridge's node, which it has named itself, once
+            // instead of twice.
+            ends: Some((End::User(user), End::User(user))),
+            exposure: Exposure::Kernel,
+            encryption: None,
+            passes_descriptors: false,
+            why_no_shared_memory: Some(why_not_better(detour)),
+            features: own | feature::THROUGH_SSH | detour.bits(),
+            note: Vec::new(),
+        };
+        Connection::new(Explained { plain: Plain::new(socket), messages }, facts, None)
     }
+}
 
+/// Bytes of a running `ssh`, which says why it has ended.
+#[derive(Debug)]
+struct Explained {
+    plain: Plain,
+    messages: Messages,
+}
+
+impl Explained {
     /// Replaces a mere hang-up by what `ssh` says of it.
-    fn explained<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
+    fn explain<T>(&self, result: Result<T, LinkError>) -> Result<T, LinkError> {
         result.map_err(|error| match error {
             LinkError::Closed => self.why_hung_up(),
             other => other,
@@ -134,40 +163,31 @@ impl SshConnection {
     }
 }
 
-impl AsFd for SshConnection {
+impl AsFd for Explained {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.plain.as_fd()
     }
 }
 
-impl Connection for SshConnection {
-    fn transport(&self) -> &'static dyn Transport {
-        &TRANSPORT
+impl Bytes for Explained {
+    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        self.explain(self.plain.send_now(pieces))
     }
 
-    fn peer(&self) -> String {
-        format!("user {} of {}", self.user, self.login.text())
+    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        self.explain(self.plain.recv_now(into))
     }
 
-    /// Both ends as the daemon sees them: the bridge and the daemon are processes of one user. SSH
-    /// vouches that the bridge runs as the user of the login. A hostile bridge could pass the hello
-    /// on to another daemon that its user may use, and so count as that daemon: then this program
-    /// uses the bridge's node, which it has named itself, once instead of twice.
-    fn ends(&self) -> Option<(End, End)> {
-        Some((End::User(self.user), End::User(self.user)))
+    fn has_waiting(&self) -> bool {
+        self.plain.has_waiting()
     }
 
-    fn why_no_shared_memory(&self) -> Option<&'static str> {
-        Some(why_not_better(self.detour))
+    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+        self.plain.wait(what, deadline)
     }
 
-    fn features(&self) -> u64 {
-        let own = feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA);
-        own | feature::THROUGH_SSH | self.detour.bits()
-    }
-
-    fn into_socket(self: Box<Self>) -> OwnedFd {
-        self.socket
+    fn shutdown(&self) {
+        self.plain.shutdown();
     }
 
     /// Returns what `ssh` says of the hang-up. The hang-up comes after the shell that waits for
@@ -182,11 +202,7 @@ impl Connection for SshConnection {
         }
     }
 
-    fn send_now(&self, pieces: &[io::IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
-        self.explained(syscall::send_now(self.as_fd(), pieces))
-    }
-
-    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        self.explained(syscall::recv_now(self.as_fd(), into))
+    fn hand_over(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LinkError> {
+        self.plain.hand_over()
     }
 }

@@ -5,7 +5,7 @@
 //! connects to its Unix socket, and copies bytes both ways. So the daemon sees a process of its own
 //! user, and neither side needs the pool's key: SSH has authenticated both.
 //!
-//! A session asks the bridge for more ([`Endpoint::connect_for_session`]): an address, the public
+//! A session asks the bridge for more ([`Reach::connect`]): an address, the public
 //! key of the daemon, and a one-time key, with which it connects directly (`direct.rs`). Everything
 //! else is short and goes through SSH.
 //!
@@ -17,6 +17,7 @@
 //! those that want to know something.
 
 mod banner;
+pub(crate) mod bridge;
 mod command;
 mod connection;
 mod process;
@@ -27,7 +28,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -36,14 +37,12 @@ use penstock_process::{Lock, log, variable};
 use penstock_wire::invitation::Detour;
 
 use super::contract::{
-    Bound, Completion, Connected, Connection, Endpoint, Purpose, Transport,
+    Bound, Completion, Connected, Connection, Destination, Endpoint, Purpose, Reach, Transport,
 };
-use crate::error::LinkError;
 use crate::invitation::Offer;
 pub(crate) use banner::line as greeting;
-pub(crate) use connection::way;
 use command::{Asking, Login, Program};
-use connection::{SshConnection, Wait};
+use connection::{LoggedIn, Wait};
 use process::Running;
 #[cfg(not(test))]
 use process::start as start_ssh;
@@ -51,12 +50,18 @@ use reason::End;
 #[cfg(test)]
 use tests::start as start_ssh;
 
-pub(super) const TRANSPORT: Ssh = Ssh;
-
-/// What a client with an invitation says to the bridge and hears before the bridge copies.
-pub(crate) const SIGN_OF_LIFE: u8 = b'?';
-pub(crate) const ANSWER: u8 = b'!';
-pub(crate) const RELAY: u8 = b'>';
+pub(super) static TRANSPORT: Transport = Transport {
+    scheme: "ssh",
+    form: "ssh:HOST",
+    name: "SSH",
+    needs_key: false,
+    // All bytes take a longer way than over any other transport.
+    rank: 20,
+    families: &[],
+    read,
+    adopt,
+    brought: connection::brought,
+};
 
 /// Longest time until the bridge answers: that of a login, for which a server allows 120 s by
 /// default but which takes a fraction of it without questions, and that of a daemon that must
@@ -119,96 +124,57 @@ pub fn has_greeted(first: &[u8], second: &[u8]) -> bool {
     }
 }
 
-#[derive(Debug)]
-pub(crate) struct Ssh;
-
-impl Transport for Ssh {
-    fn scheme(&self) -> &'static str {
-        "ssh"
+fn read(text: &str, completion: &Completion<'_>) -> Result<Endpoint, String> {
+    if completion.purpose == Purpose::Listen {
+        return Err("nobody listens at an address of SSH; programs start what they need there by \
+                    themselves"
+            .to_owned());
     }
-
-    fn form(&self) -> &'static str {
-        "ssh:HOST"
-    }
-
-    fn name(&self) -> &'static str {
-        "SSH"
-    }
-
-    fn needs_key(&self) -> bool {
-        false
-    }
-
-    /// All bytes take a longer way than over any other transport.
-    fn rank(&self) -> u8 {
-        20
-    }
-
-    fn read(&self, text: &str, completion: &Completion<'_>) -> Result<Arc<dyn Endpoint>, String> {
-        if completion.purpose == Purpose::Listen {
-            return Err("nobody listens at an address of SSH; programs start what they need there \
-                        by themselves"
-                .to_owned());
-        }
-        Ok(Arc::new(SshEndpoint(Login::read(text)?)))
-    }
-
-    /// A worker never gets such a connection: it gets the one that the bridge made.
-    fn adopt(&self, _socket: OwnedFd, _state: &[u8]) -> io::Result<Box<dyn Connection>> {
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    let login = Login::read(text)?;
+    Ok(Endpoint {
+        transport: &TRANSPORT,
+        text: login.text().into(),
+        host: Some(login.host.clone()),
+        port: None,
+        is_local: false,
+        logs_in: true,
+        reach: Box::new(Bridge(login)),
+    })
 }
 
+/// A worker never gets such a connection: it gets the one that the bridge made.
+fn adopt(_socket: OwnedFd, _note: &[u8]) -> io::Result<Connection> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The bridge to which a login leads.
 #[derive(Debug)]
-struct SshEndpoint(Login);
+struct Bridge(Login);
 
-impl Endpoint for SshEndpoint {
-    fn transport(&self) -> &'static dyn Transport {
-        &TRANSPORT
-    }
-
-    fn text(&self) -> OsString {
-        self.0.text().into()
-    }
-
-    fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
-        let (connection, _) = self.log_in(false, deadline)?;
-        Ok(connection)
-    }
-
-    fn connect_for_session(&self, deadline: Instant) -> io::Result<Connected> {
-        let wants_direct = direct_allowed().map_err(io::Error::other)?;
-        let (mut connection, offer) = self.log_in(wants_direct, deadline)?;
+impl Reach for Bridge {
+    fn connect(&self, for_session: bool, deadline: Instant) -> io::Result<Connected> {
+        let wants_direct = for_session && direct_allowed().map_err(io::Error::other)?;
+        let (logged_in, offer) = self.log_in(wants_direct, deadline)?;
         let (detour, invitation) = match offer {
-            Offer::NotAsked if !wants_direct => (Detour::ForbiddenByClient, None),
+            Offer::NotAsked if for_session && !wants_direct => (Detour::ForbiddenByClient, None),
             Offer::NotAsked => (Detour::NotTried, None),
             Offer::Forbidden => (Detour::ForbiddenByNode, None),
             Offer::Unavailable => (Detour::NoInvitation, None),
             Offer::Invitation(invitation) => (Detour::NotTried, Some(invitation)),
         };
-        connection.detour = detour;
-        Ok((connection, invitation))
+        Ok((logged_in.connection(detour), invitation))
+    }
+
+    fn resolve(&self) -> io::Result<Vec<(Destination, Endpoint)>> {
+        Ok(Vec::new())
     }
 
     fn listen(&self, _mode: u32) -> io::Result<Bound> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn host(&self) -> Option<&str> {
-        Some(&self.0.host)
-    }
-
-    fn logs_in(&self) -> bool {
-        true
-    }
-
-    fn failure(&self, address: String, source: io::Error) -> LinkError {
-        let is_lasting = source.kind() == io::ErrorKind::PermissionDenied;
-        LinkError::Ssh { address, why: source.to_string(), is_lasting }
-    }
-
     /// Only the user who wrote the address may log in there.
-    fn advertised(&self, _host: &str) -> Option<Arc<dyn Endpoint>> {
+    fn advertised(&self, _host: &str) -> Option<Endpoint> {
         None
     }
 }
@@ -229,17 +195,17 @@ pub fn direct_allowed() -> Result<bool, String> {
     }
 }
 
-impl SshEndpoint {
+impl Bridge {
     /// Logs in and returns the connection to the bridge, and what the bridge offers besides.
     fn log_in(
         &self,
         wants_direct: bool,
         deadline: Instant,
-    ) -> io::Result<(Box<SshConnection>, Offer)> {
+    ) -> io::Result<(LoggedIn, Offer)> {
         let mut pauses = CROWD_PAUSES_MS.into_iter();
         let failure = loop {
             let failure = match self.attempt(Asking::Nobody, wants_direct, deadline) {
-                Ok((connection, offer)) => return Ok((Box::new(connection), offer)),
+                Ok(made) => return Ok(made),
                 Err(failure) => failure,
             };
             match pauses.next().filter(|_| failure.is_crowd) {
@@ -251,9 +217,7 @@ impl SshEndpoint {
             return Err(failure.into());
         }
         let _question = QUESTION.lock();
-        let made = self.attempt(Asking::Person, wants_direct, deadline);
-        let (connection, offer) = made?;
-        Ok((Box::new(connection), offer))
+        Ok(self.attempt(Asking::Person, wants_direct, deadline)?)
     }
 }
 
@@ -289,13 +253,13 @@ fn different_pause(pause_ms: u64) -> Duration {
     Duration::from_millis(pause_ms + pause_ms * share / 64)
 }
 
-impl SshEndpoint {
+impl Bridge {
     fn attempt(
         &self,
         asking: Asking,
         wants_direct: bool,
         deadline: Instant,
-    ) -> Result<(SshConnection, Offer), NoBridge> {
+    ) -> Result<(LoggedIn, Offer), NoBridge> {
         let login = &self.0;
         let program = Program::configured()?;
         let folder = SHARED.get().cloned().or_else(|| variable::SSH_SHARED.path());
@@ -320,8 +284,13 @@ impl SshEndpoint {
             match listening.hear(bytes) {
                 Ok(None) => {}
                 Ok(Some(greeting)) => {
-                    let connection = SshConnection::new(socket, messages, login, greeting.user);
-                    return Ok((connection, greeting.offer));
+                    let logged_in = LoggedIn {
+                        socket,
+                        messages,
+                        login: login.text(),
+                        user: greeting.user,
+                    };
+                    return Ok((logged_in, greeting.offer));
                 }
                 Err(wrong) => return Err(wrong.explain(login, listening.noise()).into()),
             }

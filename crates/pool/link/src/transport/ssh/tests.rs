@@ -9,8 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread;
 
+use super::bridge::bridge;
 use super::process::{self, Running};
-use crate::bridge::bridge;
 use crate::error::LinkError;
 use crate::invitation::Offer;
 use crate::stream::Stream;
@@ -85,7 +85,7 @@ fn a_node_without_a_bridge_is_an_error_that_names_the_node_and_a_remedy() {
         ("nologin", "status 1 before it was a bridge (it wrote: This account is not available)"),
     ] {
         let error = connect(host).unwrap_err();
-        assert!(matches!(error, LinkError::Ssh { .. }), "{error:?}");
+        assert!(matches!(error, LinkError::Login { .. }), "{error:?}");
         assert!(error.to_string().contains(why), "{error}");
     }
 }

@@ -193,6 +193,8 @@ pub(crate) fn small_frames_arrive_without_a_flush(way: &Way) {
     }
 }
 
+/// What a receiver makes of bytes is the same over each transport, so this test runs over memory
+/// and over records alone.
 pub(crate) fn truncated_frames_are_a_hang_up_and_nothing_more(way: &Way) {
     let waits: [Id<kind::Event>; 2] = [Id::new(1), Id::new(2)];
     let header = to_worker::InitBuffer::header(waits.len(), 100).unwrap();
@@ -212,6 +214,7 @@ pub(crate) fn truncated_frames_are_a_hang_up_and_nothing_more(way: &Way) {
     }
 }
 
+/// Runs over memory and over records alone, as the test before it does.
 pub(crate) fn garbage_is_refused_by_the_table(way: &Way) {
     let mut random = Random::new(99);
     for _ in 0..500 {

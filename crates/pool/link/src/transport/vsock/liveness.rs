@@ -10,11 +10,13 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use penstock_process::Lock;
 
+use super::super::contract;
 use super::machine::{Machine, Question};
 use super::place::{Buffers, Place};
 use super::vigil::{Signs, Vigil};
@@ -23,7 +25,7 @@ use super::vigil::{Signs, Vigil};
 pub(super) struct Liveness {
     machine: Machine,
     /// Whether bytes have come since the last look.
-    heard: AtomicBool,
+    pub(super) heard: Arc<AtomicBool>,
     watch: Lock<Watch>,
 }
 
@@ -49,17 +51,12 @@ impl Liveness {
     fn new(machine: Machine, buffers: Option<Buffers>) -> Self {
         let vigil = Vigil::new(Instant::now());
         let watch = Lock::new(Watch { vigil, question: None, buffers });
-        Self { machine, heard: AtomicBool::new(false), watch }
+        Self { machine, heard: Arc::default(), watch }
     }
+}
 
-    /// Notes that bytes have come.
-    pub(super) fn hear(&self) {
-        self.heard.store(true, Ordering::Relaxed);
-    }
-
-    /// Returns whether the other end is known to have vanished. Does not block. Callers ask again
-    /// and again while they wait.
-    pub(super) fn is_lost(&self, connection: BorrowedFd<'_>) -> bool {
+impl contract::Liveness for Liveness {
+    fn has_vanished(&self, connection: BorrowedFd<'_>) -> bool {
         let mut watch = self.watch.lock();
         let watch = &mut *watch;
         let heard = self.heard.swap(false, Ordering::Relaxed);

@@ -16,8 +16,8 @@ use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
 use super::super::contract::Source;
+use super::super::socket_file;
 use super::super::syscall::{self, Readiness, wait_fd};
-use super::super::unix;
 use super::monitor;
 use super::place::{self, Place};
 use super::vigil::ANSWER_MAX;
@@ -94,7 +94,7 @@ impl Machine {
             Self::Behind(path) => {
                 // A monitor that accepts nothing now is no answer of the guest.
                 let socket =
-                    unix::connect_to(path, Instant::now()).map_err(|_| Answer::Unclear)?;
+                    socket_file::connect(path, Instant::now()).map_err(|_| Answer::Unclear)?;
                 let request = monitor::request(PORT_OF_NOBODY);
                 match syscall::send_now(socket.as_fd(), &[IoSlice::new(request.as_bytes())]) {
                     Ok(Some(sent)) if sent == request.len() => Ok(socket),

@@ -17,28 +17,23 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Instant;
 
-use rustix::net::{AddressFamily, SocketType, sockopt};
-
 use super::super::contract::{
-    Accepting, Bound, Completion, Connection, Endpoint, Source, Transport,
+    Accepting, Bound, Completion, Connected, Connection, Destination, Endpoint, Reach, Source,
 };
-use super::super::syscall::{self, Readiness};
-use super::super::unix::{self, SocketFile};
+use super::super::exact;
+use super::super::socket_file::{self, SocketFile};
 use super::liveness::Liveness;
-use zeroize::Zeroizing;
-use super::{FEATURES, NO_SHARED_MEMORY, TRANSPORT, read_port};
+use super::{TRANSPORT, facts, read_port, watched};
 use crate::error::LinkError;
-use crate::stream::Stream;
 
 /// What a worker is told of such a connection before the path. It is not empty, because the socket
 /// could otherwise be one of the kernel's vsock.
-const STATE: &[u8] = b"monitor:";
+const NOTE: &[u8] = b"monitor:";
 
 /// Longest answer of a monitor in bytes: "OK", a space, a port of 10 digits and a line feed, with
 /// room to spare.
@@ -48,7 +43,7 @@ const ANSWER_BYTES_MAX: usize = 32;
 pub(super) fn read(
     text: &str,
     completion: &Completion<'_>,
-) -> Result<Arc<dyn Endpoint>, String> {
+) -> Result<Endpoint, String> {
     let (path, port) = match text.rsplit_once(':') {
         Some((path, port)) if !port.contains('/') => (path, read_port(port)?),
         _ => (text, completion.port.map(u32::from).ok_or("the port is missing")?),
@@ -56,16 +51,15 @@ pub(super) fn read(
     if path.is_empty() || path.contains('\0') {
         return Err("the path is missing or has a zero byte".to_owned());
     }
-    Ok(Arc::new(MonitorEndpoint { path: (completion.path)(path), port }))
+    Ok(at((completion.path)(path), port))
 }
 
 /// Takes a connection from another process.
-pub(super) fn adopt(socket: OwnedFd, state: &[u8]) -> io::Result<Box<dyn Connection>> {
-    let path = state.strip_prefix(STATE).filter(|path| !path.is_empty());
-    let is_ours = sockopt::socket_domain(&socket)? == AddressFamily::UNIX
-        && sockopt::socket_type(&socket)? == SocketType::STREAM;
+pub(super) fn adopt(socket: OwnedFd, note: &[u8]) -> io::Result<Connection> {
+    let path = note.strip_prefix(NOTE).filter(|path| !path.is_empty());
+    let is_ours = socket_file::is_one(&socket)?;
     let path = path.filter(|_| is_ours).ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(MonitorConnection::boxed(socket, Path::new(OsStr::from_bytes(path))))
+    Ok(connection(socket, Path::new(OsStr::from_bytes(path))))
 }
 
 /// Returns the line that asks a monitor for a port of the guest.
@@ -73,42 +67,49 @@ pub(super) fn request(port: u32) -> String {
     format!("CONNECT {port}\n")
 }
 
+fn at(path: PathBuf, port: u32) -> Endpoint {
+    Endpoint {
+        transport: &TRANSPORT,
+        text: joined(&path, ":", port),
+        host: None,
+        port: None,
+        is_local: false,
+        logs_in: false,
+        reach: Box::new(Monitors { path, port }),
+    }
+}
+
+/// Address of a guest behind a monitor.
 #[derive(Debug)]
-struct MonitorEndpoint {
+struct Monitors {
     path: PathBuf,
     port: u32,
 }
 
-impl Endpoint for MonitorEndpoint {
-    fn transport(&self) -> &'static dyn Transport {
-        &TRANSPORT
+impl Reach for Monitors {
+    fn connect(&self, _for_session: bool, deadline: Instant) -> io::Result<Connected> {
+        let connected = connection(socket_file::connect(&self.path, deadline)?, &self.path);
+        ask_for(&connected, self.port, deadline)?;
+        Ok((connected, None))
     }
 
-    fn text(&self) -> OsString {
-        joined(&self.path, ":", self.port)
-    }
-
-    fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
-        let socket = unix::connect_to(&self.path, deadline)?;
-        let stream = Stream::new(MonitorConnection::boxed(socket, &self.path));
-        ask_for(&stream, self.port, deadline)?;
-        Ok(MonitorConnection::boxed(stream.into(), &self.path))
+    fn resolve(&self) -> io::Result<Vec<(Destination, Endpoint)>> {
+        Ok(Vec::new())
     }
 
     fn listen(&self, mode: u32) -> io::Result<Bound> {
-        let (socket, file) = unix::listen_on(Path::new(&self.listening_path()), mode)?;
-        let endpoint = Self { path: self.path.clone(), port: self.port };
+        let (socket, file) = socket_file::listen(Path::new(&self.listening_path()), mode)?;
         let accepting = Box::new(Door { path: self.path.clone(), _file: file });
-        Ok(Bound { socket, endpoint: Arc::new(endpoint), accepting })
+        Ok(Bound { socket, endpoint: at(self.path.clone(), self.port), accepting })
     }
 
     /// The address leads to the guest for a program that connects.
-    fn advertised(&self, _host: &str) -> Option<Arc<dyn Endpoint>> {
+    fn advertised(&self, _host: &str) -> Option<Endpoint> {
         None
     }
 }
 
-impl MonitorEndpoint {
+impl Monitors {
     /// Returns the path to which the monitor connects for a program in the guest.
     fn listening_path(&self) -> OsString {
         joined(&self.path, "_", self.port)
@@ -121,14 +122,14 @@ fn joined(path: &Path, between: &str, port: u32) -> OsString {
 }
 
 /// Asks the monitor for a port of the guest.
-fn ask_for(stream: &Stream, port: u32, deadline: Instant) -> io::Result<()> {
+fn ask_for(monitor: &Connection, port: u32, deadline: Instant) -> io::Result<()> {
     let talk = || -> Result<Vec<u8>, LinkError> {
-        stream.write_all_until(request(port).as_bytes(), deadline)?;
+        exact::write_all_until(monitor, request(port).as_bytes(), deadline)?;
         let mut answer = Vec::new();
         // The bytes behind the line are those of the peer.
         while answer.last() != Some(&b'\n') && answer.len() < ANSWER_BYTES_MAX {
             let mut byte = [0];
-            stream.read_exact_until(&mut byte, deadline)?;
+            exact::read_exact_until(monitor, &mut byte, deadline)?;
             answer.extend(byte);
         }
         Ok(answer)
@@ -161,62 +162,19 @@ struct Door {
 }
 
 impl Accepting for Door {
-    fn take(&self, socket: OwnedFd) -> io::Result<Box<dyn Connection>> {
-        Ok(MonitorConnection::boxed(socket, &self.path))
+    fn take(&self, socket: OwnedFd) -> io::Result<Connection> {
+        Ok(connection(socket, &self.path))
     }
 }
 
-/// Connection to a monitor. It has no credentials on purpose: they are those of the monitor.
-#[derive(Debug)]
-struct MonitorConnection {
-    socket: OwnedFd,
-    /// Path of the monitor's own socket.
-    path: PathBuf,
-    liveness: Liveness,
-}
-
-impl MonitorConnection {
-    fn boxed(socket: OwnedFd, path: &Path) -> Box<dyn Connection> {
-        let liveness = Liveness::of_monitor(path.to_owned());
-        Box::new(Self { socket, path: path.to_owned(), liveness })
-    }
-}
-
-impl AsFd for MonitorConnection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-impl Connection for MonitorConnection {
-    fn transport(&self) -> &'static dyn Transport {
-        &TRANSPORT
-    }
-
-    fn peer(&self) -> String {
-        match unix::peer_credentials(self.as_fd()) {
-            Ok(monitor) => {
-                format!("the guest of process {} of user {}", monitor.pid, monitor.uid)
-            }
-            Err(_) => "a guest".to_owned(),
-        }
-    }
-
-    fn source(&self) -> Source {
-        Source::Guest(self.path.clone())
-    }
-
-    fn why_no_shared_memory(&self) -> Option<&'static str> {
-        Some(NO_SHARED_MEMORY)
-    }
-
-    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
-        Ok([STATE, self.path.as_os_str().as_bytes()].concat().into())
-    }
-
-    fn into_socket(self: Box<Self>) -> OwnedFd {
-        self.socket
-    }
-
-    watched!();
+/// Returns a connection to a monitor. It has no credentials on purpose: they are those of the
+/// monitor.
+fn connection(socket: OwnedFd, path: &Path) -> Connection {
+    let peer = match socket_file::peer_credentials(socket.as_fd()) {
+        Ok(monitor) => format!("the guest of process {} of user {}", monitor.pid, monitor.uid),
+        Err(_) => "a guest".to_owned(),
+    };
+    let note = [NOTE, path.as_os_str().as_bytes()].concat();
+    let facts = facts(peer, Source::Guest(path.to_owned()), None, note);
+    watched(socket, facts, Liveness::of_monitor(path.to_owned()))
 }

@@ -20,12 +20,12 @@ use std::os::unix::net::UnixStream;
 use std::thread;
 use std::time::Duration;
 
-use crate::invitation::Offer;
-use crate::transport::ssh::{self, ANSWER, RELAY, SIGN_OF_LIFE};
-pub use ssh::{
+use super::greeting;
+pub use super::{
     direct_allowed as direct_ssh_allowed, end_shared as end_shared_ssh, has_greeted, let_ssh_ask,
     share_in as share_ssh_in,
 };
+use crate::invitation::{ANSWER, Offer, RELAY, SIGN_OF_LIFE};
 
 /// Size in bytes of the buffer of each direction: one that the sockets fill at once.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -45,7 +45,7 @@ pub fn bridge(
     offer: &Offer,
     connect: impl FnOnce() -> io::Result<UnixStream>,
 ) -> io::Result<()> {
-    output.write_all(&ssh::greeting(rustix::process::geteuid().as_raw(), offer))?;
+    output.write_all(&greeting(rustix::process::geteuid().as_raw(), offer))?;
     output.flush()?;
     if matches!(offer, Offer::Invitation(_)) && !is_needed(&mut input, &mut output)? {
         return Ok(());
@@ -121,7 +121,7 @@ mod tests {
             _ = theirs.shutdown(Shutdown::Both);
             copied
         });
-        let mut greeting = ssh::greeting(rustix::process::geteuid().as_raw(), &Offer::NotAsked);
+        let mut greeting = greeting(rustix::process::geteuid().as_raw(), &Offer::NotAsked);
         let expected = greeting.clone();
         (&client).read_exact(&mut greeting).unwrap();
         assert_eq!(greeting, expected);

@@ -4,24 +4,24 @@
 //! can vanish without a hang-up, so a thread that waits for the peer looks whether the peer still
 //! acknowledges what it gets.
 
-use std::ffi::OsString;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use penstock_wire::hello::feature;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrAny, SocketFlags, SocketType, sockopt};
 
 use super::contract::{
-    Accepting, BACKLOG, Bound, Completion, Connection, Destination, Endpoint, Exposure, Source,
-    Transport,
+    Accepting, Bound, Completion, Connected, Connection, Destination, Endpoint, Exposure, Facts,
+    Liveness, Reach, Source, Transport,
 };
 use super::host_port;
-use super::syscall::{self, Readiness, wait_fd};
-use super::tls::TlsConnection;
-use crate::error::LinkError;
+use super::plain::Plain;
+use super::syscall::{BACKLOG, Readiness, wait_fd};
+use crate::address::Address;
 use crate::standard::beyond_standard;
 use crate::instance::End;
 
@@ -48,89 +48,72 @@ const UNANSWERED_MIN: u8 = 3;
 /// begun stays on timers under any successor, and sometimes needs 6 ms for 16 MiB instead of 2.5.
 const CONGESTION_WITHIN_HOST: &str = "reno";
 
-pub(super) const TRANSPORT: Tcp = Tcp;
+pub(super) static TRANSPORT: Transport = Transport {
+    scheme: "tcp",
+    form: "tcp:HOST:PORT",
+    name: "TCP",
+    needs_key: true,
+    rank: 10,
+    families: &[AddressFamily::INET, AddressFamily::INET6],
+    read,
+    adopt,
+    brought: |_| None,
+};
 
-#[derive(Debug)]
-pub(crate) struct Tcp;
-
-impl Transport for Tcp {
-    fn scheme(&self) -> &'static str {
-        "tcp"
+fn read(text: &str, completion: &Completion<'_>) -> Result<Endpoint, String> {
+    let (host, port) = host_port::split(text)?;
+    if host.is_empty() {
+        return Err("the host is missing".to_owned());
     }
-
-    fn form(&self) -> &'static str {
-        "tcp:HOST:PORT"
-    }
-
-    fn name(&self) -> &'static str {
-        "TCP"
-    }
-
-    fn needs_key(&self) -> bool {
-        true
-    }
-
-    fn rank(&self) -> u8 {
-        10
-    }
-
-    fn read(&self, text: &str, completion: &Completion<'_>) -> Result<Arc<dyn Endpoint>, String> {
-        let (host, port) = host_port::split(text)?;
-        if host.is_empty() {
-            return Err("the host is missing".to_owned());
+    let port = match port {
+        Some(port) => {
+            port.parse().map_err(|_| "the port is not a number from 0 to 65535".to_owned())?
         }
-        let port = match port {
-            Some(port) => {
-                port.parse().map_err(|_| "the port is not a number from 0 to 65535".to_owned())?
-            }
-            None => completion.port.ok_or("the port is missing")?,
-        };
-        Ok(at(host.to_owned(), port))
-    }
+        None => completion.port.ok_or("the port is missing")?,
+    };
+    Ok(at(host.to_owned(), port))
+}
 
-    fn families(&self) -> &'static [AddressFamily] {
-        &[AddressFamily::INET, AddressFamily::INET6]
+fn adopt(socket: OwnedFd, _note: &[u8]) -> io::Result<Connection> {
+    if !TRANSPORT.families.contains(&sockopt::socket_domain(&socket)?) {
+        return Err(io::ErrorKind::InvalidInput.into());
     }
+    let socket = TcpSocket(socket);
+    socket.prepare()?;
+    Ok(socket.connection())
+}
 
-    /// A state is that of an encrypted connection.
-    fn adopt(&self, socket: OwnedFd, state: &[u8]) -> io::Result<Box<dyn Connection>> {
-        if !self.families().contains(&sockopt::socket_domain(&socket)?) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let connection = TcpConnection(socket);
-        connection.prepare()?;
-        if state.is_empty() {
-            return Ok(Box::new(connection));
-        }
-        Ok(Box::new(TlsConnection::resume(Box::new(connection), state)?))
+impl Address {
+    /// Returns the address of a TCP port. `host` is a name or a numeric address without brackets. A
+    /// listener takes port 0 for any free port.
+    pub fn tcp(host: &str, port: u16) -> Self {
+        Self::new(at(host.to_owned(), port))
     }
 }
 
-/// Returns the endpoint at a port. `host` is a name or a numeric address without brackets. A
-/// listener takes port 0 for any free port.
-pub(crate) fn at(host: String, port: u16) -> Arc<dyn Endpoint> {
-    Arc::new(TcpEndpoint { host, port })
+/// Returns the endpoint at a port.
+fn at(host: String, port: u16) -> Endpoint {
+    let text =
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+    Endpoint {
+        transport: &TRANSPORT,
+        text: text.into(),
+        host: Some(host.clone()),
+        port: Some(port),
+        is_local: false,
+        logs_in: false,
+        reach: Box::new(TcpPort { host, port }),
+    }
 }
 
 #[derive(Debug)]
-struct TcpEndpoint {
+struct TcpPort {
     host: String,
     port: u16,
 }
 
-impl Endpoint for TcpEndpoint {
-    fn transport(&self) -> &'static dyn Transport {
-        &TRANSPORT
-    }
-
-    fn text(&self) -> OsString {
-        let Self { host, port } = self;
-        let text =
-            if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-        text.into()
-    }
-
-    fn connect(&self, deadline: Instant) -> io::Result<Box<dyn Connection>> {
+impl Reach for TcpPort {
+    fn connect(&self, _for_session: bool, deadline: Instant) -> io::Result<Connected> {
         let mut failure = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
         for address in (self.host.as_str(), self.port).to_socket_addrs()? {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -138,7 +121,7 @@ impl Endpoint for TcpEndpoint {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             match connect_to(address, deadline) {
-                Ok(fd) => return TRANSPORT.adopt(fd, &[]),
+                Ok(fd) => return Ok((adopt(fd, &[])?, None)),
                 Err(error) => failure = error,
             }
         }
@@ -146,7 +129,7 @@ impl Endpoint for TcpEndpoint {
     }
 
     /// Each endpoint is numeric, so that a later connection leads where the caller has looked.
-    fn resolve(&self) -> io::Result<Vec<(Destination, Arc<dyn Endpoint>)>> {
+    fn resolve(&self) -> io::Result<Vec<(Destination, Endpoint)>> {
         let addresses = (self.host.as_str(), self.port).to_socket_addrs()?;
         let numeric = |address: SocketAddr| {
             let host = match address {
@@ -173,15 +156,7 @@ impl Endpoint for TcpEndpoint {
         })
     }
 
-    fn host(&self) -> Option<&str> {
-        Some(&self.host)
-    }
-
-    fn port(&self) -> Option<u16> {
-        Some(self.port)
-    }
-
-    fn advertised(&self, host: &str) -> Option<Arc<dyn Endpoint>> {
+    fn advertised(&self, host: &str) -> Option<Endpoint> {
         let is_wildcard = matches!(self.host.as_str(), "0.0.0.0" | "::");
         Some(at(if is_wildcard { host } else { &self.host }.to_owned(), self.port))
     }
@@ -193,20 +168,20 @@ impl Endpoint for TcpEndpoint {
 struct Pacing(Option<String>);
 
 impl Accepting for Pacing {
-    fn take(&self, socket: OwnedFd) -> io::Result<Box<dyn Connection>> {
-        let connection = TcpConnection(socket);
-        connection.prepare()?;
+    fn take(&self, socket: OwnedFd) -> io::Result<Connection> {
+        let socket = TcpSocket(socket);
+        socket.prepare()?;
         if let Some(chosen) = &self.0 {
-            connection.pace(chosen);
+            socket.pace(chosen);
         }
-        Ok(Box::new(connection))
+        Ok(socket.connection())
     }
 }
 
 #[derive(Debug)]
-struct TcpConnection(OwnedFd);
+struct TcpSocket(OwnedFd);
 
-impl TcpConnection {
+impl TcpSocket {
     fn prepare(&self) -> rustix::io::Result<()> {
         // Every call uses MSG_DONTWAIT, so a blocking mode set by another process is harmless.
         sockopt::set_tcp_nodelay(&self.0, true)?;
@@ -244,56 +219,41 @@ impl TcpConnection {
         let there = numeric(rustix::net::getpeername(&self.0).ok()??)?;
         Some((here, there))
     }
-}
 
-impl AsFd for TcpConnection {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+    fn connection(self) -> Connection {
+        let addresses = self.addresses();
+        let is_within_host =
+            addresses.is_some_and(|(here, there)| are_one_host(here.ip(), there.ip()));
+        let facts = Facts {
+            transport: &TRANSPORT,
+            peer: addresses
+                .map_or_else(|| "the other node".to_owned(), |(_, there)| format!("tcp:{there}")),
+            credentials: None,
+            source: addresses
+                .map_or(Source::Unknown, |(_, there)| Source::of_address(there.ip())),
+            ends: addresses.map(|(here, there)| (End::Address(here), End::Address(there))),
+            exposure: if is_within_host { Exposure::Loopback } else { Exposure::Network },
+            encryption: None,
+            passes_descriptors: false,
+            why_no_shared_memory: Some(if is_within_host {
+                "both ends are on this host, where a Unix socket would share memory"
+            } else {
+                "the client is on another host"
+            }),
+            features: feature::ALL & !(feature::SHARED_RINGS | feature::SHARED_ARENA),
+            note: Vec::new(),
+        };
+        Connection::new(Plain::new(self.0), facts, Some(Arc::new(Acknowledgements)))
     }
 }
 
-impl Connection for TcpConnection {
-    fn transport(&self) -> &'static dyn Transport {
-        &TRANSPORT
-    }
+/// What the system knows of the packets that the peer has acknowledged.
+#[derive(Debug)]
+struct Acknowledgements;
 
-    fn peer(&self) -> String {
-        match self.addresses() {
-            Some((_, there)) => format!("tcp:{there}"),
-            None => "the other node".to_owned(),
-        }
-    }
-
-    fn source(&self) -> Source {
-        self.addresses().map_or(Source::Unknown, |(_, there)| Source::of_address(there.ip()))
-    }
-
-    fn exposure(&self) -> Exposure {
-        if self.is_within_host() { Exposure::Loopback } else { Exposure::Network }
-    }
-
-    fn why_no_shared_memory(&self) -> Option<&'static str> {
-        Some(if self.is_within_host() {
-            "both ends are on this host, where a Unix socket would share memory"
-        } else {
-            "the client is on another host"
-        })
-    }
-
-    fn ends(&self) -> Option<(End, End)> {
-        self.addresses().map(|(here, there)| (End::Address(here), End::Address(there)))
-    }
-
-    fn into_socket(self: Box<Self>) -> OwnedFd {
-        self.0
-    }
-
-    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
-        syscall::wait_and_look(self, what, deadline)
-    }
-
-    fn vanished(&self) -> bool {
-        let Some(info) = tcp_info(self.as_fd()) else { return false };
+impl Liveness for Acknowledgements {
+    fn has_vanished(&self, socket: BorrowedFd<'_>) -> bool {
+        let Some(info) = tcp_info(socket) else { return false };
         let unanswered = info.tcpi_retransmits.max(info.tcpi_probes);
         unanswered >= UNANSWERED_MIN && info.tcpi_last_ack_recv >= SILENT_MS_MAX
     }
@@ -355,8 +315,8 @@ impl Attempt {
     }
 
     /// Returns the connection. The socket must have become writable.
-    pub(crate) fn finish(self) -> io::Result<Box<dyn Connection>> {
-        TRANSPORT.adopt(self.socket()?, &[])
+    pub(crate) fn finish(self) -> io::Result<Connection> {
+        adopt(self.socket()?, &[])
     }
 
     fn socket(self) -> io::Result<OwnedFd> {
@@ -385,7 +345,7 @@ pub(in crate::transport) mod tests {
     use std::net::TcpStream;
 
     use super::*;
-    use crate::address::Address;
+    use crate::error::LinkError;
     use crate::listener::Listener;
     use crate::stream::Stream;
     use crate::transport::tests::TestAddresses;
@@ -430,7 +390,7 @@ pub(in crate::transport) mod tests {
         assert_eq!(sockopt::tcp_congestion(&fd).unwrap(), CONGESTION_WITHIN_HOST);
         assert!(!rustix::fs::fcntl_getfl(&fd).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
         let accepted = listener.accept().unwrap();
-        let accepted = TcpConnection(accepted.into());
+        let accepted = TcpSocket(accepted.into_socket().unwrap());
         accepted.pace("none that exists");
         assert_eq!(sockopt::tcp_congestion(&accepted.0).unwrap(), CONGESTION_WITHIN_HOST);
         drop((listener, accepted, fd));

@@ -10,9 +10,9 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, MutexGuard, OnceLock};
+use std::sync::{MutexGuard, OnceLock};
 use std::time::Instant;
 
 use penstock_process::Lock;
@@ -25,12 +25,10 @@ use penstock_tls::{
 };
 use penstock_wire::hello::feature;
 
-use super::contract::{Connection, Credentials, Exposure, Source, Transport};
-use super::region::host::Region;
+use super::contract::{Bytes, Connection, Facts};
 use super::syscall::Readiness;
 use crate::error::LinkError;
 use crate::fork::Owner;
-use crate::instance::End;
 use zeroize::Zeroizing;
 
 /// Number of bytes that are sealed before they are sent: 32 records, half of a core's second-level
@@ -52,10 +50,50 @@ const LANDING_BYTES_MIN: usize = RECORD_BYTES_MAX;
 /// Features that need memory beside the connection. What would move there is not encrypted.
 const MEMORY_FEATURES: u64 = feature::SHARED_RINGS | feature::SHARED_ARENA | feature::GUEST_MEMORY;
 
-/// Encrypted connection.
-pub(crate) struct TlsConnection {
-    /// Carries the records. Empty only after [`Connection::into_socket`].
-    over: Option<Box<dyn Connection>>,
+/// Returns this connection, whose handshake is finished, with all that follows encrypted.
+pub(crate) fn encrypt(connection: Connection, records: Records) -> Connection {
+    with(connection, |over| TlsBytes::new(over, records))
+}
+
+/// Continues a connection that another process has encrypted. `state` is what
+/// [`Bytes::hand_over`] returned there.
+pub(crate) fn resume(connection: Connection, state: &[u8]) -> io::Result<Connection> {
+    let refused = || io::Error::from(io::ErrorKind::InvalidInput);
+    let (secrets, rest) = state.split_at_checked(HANDOVER_BYTES).ok_or_else(refused)?;
+    let (size, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
+    let early = usize::try_from(u32::from_be_bytes(*size)).map_err(|_| refused())?;
+    let (early, received) = rest.split_at_checked(early).ok_or_else(refused)?;
+    if received.len() >= RECORD_BYTES_MAX {
+        return Err(refused());
+    }
+    let mut records = Records::take_over(secrets).map_err(io::Error::other)?;
+    let mut intake = Intake::new(0);
+    intake.begin_with(received, &mut records.opener).map_err(io::Error::other)?;
+    Ok(with(connection, |over| {
+        let mut made = TlsBytes::new(over, records);
+        let input = made.input.get_mut();
+        (input.early, input.intake) = (early.to_vec(), intake);
+        made
+    }))
+}
+
+/// Puts the records over the bytes of a connection. Nothing moves into memory beside it.
+fn with(connection: Connection, over: impl FnOnce(Box<dyn Bytes>) -> TlsBytes) -> Connection {
+    let Connection { bytes, facts, liveness } = connection;
+    let bytes = over(bytes);
+    let facts = Facts {
+        encryption: Some(bytes.suite.name()),
+        passes_descriptors: false,
+        features: facts.features & !MEMORY_FEATURES,
+        ..*facts
+    };
+    Connection::new(bytes, facts, liveness)
+}
+
+/// Encrypted bytes.
+struct TlsBytes {
+    /// Carries the records.
+    over: Box<dyn Bytes>,
     suite: Suite,
     /// A child of `fork` must not seal: it would use the nonces of its parent for other content.
     owner: Owner,
@@ -90,12 +128,11 @@ struct In {
     closed: bool,
 }
 
-impl TlsConnection {
-    /// Encrypts a connection whose handshake is finished.
-    pub(crate) fn new(over: Box<dyn Connection>, records: Records) -> Self {
+impl TlsBytes {
+    fn new(over: Box<dyn Bytes>, records: Records) -> Self {
         let Records { sealer, opener } = records;
         Self {
-            over: Some(over),
+            over,
             suite: sealer.suite(),
             owner: Owner::this_process(),
             out: Lock::new(Out {
@@ -116,30 +153,6 @@ impl TlsConnection {
         }
     }
 
-    /// Continues a connection that another process has encrypted. `state` is what
-    /// [`Connection::state`] returned there.
-    pub(crate) fn resume(over: Box<dyn Connection>, state: &[u8]) -> io::Result<Self> {
-        let refused = || io::Error::from(io::ErrorKind::InvalidInput);
-        let (secrets, rest) = state.split_at_checked(HANDOVER_BYTES).ok_or_else(refused)?;
-        let (size, rest) = rest.split_first_chunk::<4>().ok_or_else(refused)?;
-        let early = usize::try_from(u32::from_be_bytes(*size)).map_err(|_| refused())?;
-        let (early, received) = rest.split_at_checked(early).ok_or_else(refused)?;
-        if received.len() >= RECORD_BYTES_MAX {
-            return Err(refused());
-        }
-        let records = Records::take_over(secrets).map_err(io::Error::other)?;
-        let mut made = Self::new(over, records);
-        let input = made.input.get_mut();
-        input.early = early.to_vec();
-        let opener = input.opener.as_mut().ok_or_else(refused)?;
-        input.intake.begin_with(received, opener).map_err(io::Error::other)?;
-        Ok(made)
-    }
-
-    fn over(&self) -> Result<&dyn Connection, LinkError> {
-        self.over.as_deref().ok_or(LinkError::Closed)
-    }
-
     /// Returns the sending direction, if this process is the one that made the connection. A child
     /// of `fork` does not even lock: a thread of its parent may have held the lock.
     fn out(&self) -> Result<MutexGuard<'_, Out>, LinkError> {
@@ -158,13 +171,12 @@ impl TlsConnection {
 
     /// Says what the peer did wrong, as far as that is possible without waiting, and hangs up.
     fn end_with(&self, error: RecordError) {
-        let Ok(over) = self.over() else { return };
         // Another thread that sees the hang-up can ask for the reason at once.
         _ = self.reason.set(error);
         if let (Some(alert), Ok(mut out)) = (error.alert(), self.out()) {
-            out.say_last(over, alert);
+            out.say_last(&*self.over, alert);
         }
-        over.shutdown();
+        self.over.shutdown();
     }
 
     /// Returns the error for an end of the records below.
@@ -186,7 +198,7 @@ impl Out {
     /// bytes: they are sealed already.
     fn send(
         &mut self,
-        over: &dyn Connection,
+        over: &dyn Bytes,
         pieces: &[IoSlice<'_>],
     ) -> Result<Option<usize>, LinkError> {
         if self.untold == 0 && self.is_sent() {
@@ -234,7 +246,7 @@ impl Out {
 
     /// Sends records until none are left or the connection takes no more. Returns whether none are
     /// left.
-    fn push(&mut self, over: &dyn Connection) -> Result<bool, LinkError> {
+    fn push(&mut self, over: &dyn Bytes) -> Result<bool, LinkError> {
         while !self.is_sent() {
             let rest = self.buffer.get(self.sent..self.filled).unwrap_or_default();
             match over.send_now(&[IoSlice::new(rest)])? {
@@ -247,7 +259,7 @@ impl Out {
 
     /// Sends a last record if it can be sent without waiting. In the middle of another record there
     /// is no place for it: the peer then sees a connection that was cut, which is the truth.
-    fn say_last(&mut self, over: &dyn Connection, alert: Alert) {
+    fn say_last(&mut self, over: &dyn Bytes, alert: Alert) {
         let (true, Some(sealer)) = (self.sent == self.filled, self.sealer.as_mut()) else { return };
         let mut record = [0; ALERT_RECORD_BYTES];
         let sealed = match alert {
@@ -283,11 +295,7 @@ impl In {
     }
 
     /// Receives what is there. Returns `None` if no record is complete.
-    fn receive(
-        &mut self,
-        over: &dyn Connection,
-        into: &mut [u8],
-    ) -> Result<Option<usize>, LinkError> {
+    fn receive(&mut self, over: &dyn Bytes, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
         if self.has_verified() || into.is_empty() {
             return Ok(Some(self.take(into)));
         }
@@ -318,7 +326,7 @@ impl In {
     /// Receives no byte behind the next record.
     fn receive_exactly(
         &mut self,
-        over: &dyn Connection,
+        over: &dyn Bytes,
         into: &mut [u8],
     ) -> Result<Option<usize>, LinkError> {
         let opener = self.opener.as_mut().ok_or(LinkError::Closed)?;
@@ -341,60 +349,55 @@ impl In {
     }
 }
 
-impl AsFd for TlsConnection {
+impl AsFd for TlsBytes {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        match &self.over {
-            Some(over) => over.as_fd(),
-            // Only between `into_socket` and the end of this object, which nobody sees.
-            None => rustix::stdio::stdin(),
-        }
+        self.over.as_fd()
     }
 }
 
-impl Connection for TlsConnection {
-    fn transport(&self) -> &'static dyn Transport {
-        self.over.as_ref().map_or(&super::tcp::TRANSPORT, |over| over.transport())
+impl Bytes for TlsBytes {
+    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
+        self.out()?.send(&*self.over, pieces)
     }
 
-    fn peer(&self) -> String {
-        self.over().map_or_else(|_| String::new(), |over| over.peer())
+    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
+        let mut input = self.input()?;
+        let received = input.receive(&*self.over, into);
+        match received {
+            Err(LinkError::Closed) => Err(self.end_of(&mut input)),
+            Err(LinkError::Record(error)) => {
+                drop(input);
+                self.end_with(error);
+                Err(LinkError::Record(error))
+            }
+            received => received,
+        }
     }
 
-    fn credentials(&self) -> io::Result<Option<Credentials>> {
-        self.over().map_or(Ok(None), |over| over.credentials())
+    fn has_waiting(&self) -> bool {
+        self.over.has_waiting() || self.input().is_ok_and(|input| input.has_verified())
     }
 
-    fn source(&self) -> Source {
-        self.over().map_or(Source::Unknown, |over| over.source())
+    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
+        // Verified bytes may wait here while the socket has none.
+        if what == Readiness::Readable && self.input()?.has_verified() {
+            return Ok(true);
+        }
+        self.over.wait(what, deadline)
     }
 
-    fn ends(&self) -> Option<(End, End)> {
-        self.over().ok()?.ends()
+    fn shutdown(&self) {
+        self.farewell();
+        self.over.shutdown();
     }
 
-    fn exposure(&self) -> Exposure {
-        self.over().map_or(Exposure::Network, |over| over.exposure())
-    }
-
-    fn encryption(&self) -> Option<&'static str> {
-        Some(self.suite.name())
-    }
-
-    fn why_no_shared_memory(&self) -> Option<&'static str> {
-        self.over().ok()?.why_no_shared_memory()
-    }
-
-    fn features(&self) -> u64 {
-        self.over().map_or(0, |over| over.features()) & !MEMORY_FEATURES
-    }
-
-    fn region(&self) -> Option<&Arc<Region>> {
-        None
+    fn why_hung_up(&self) -> LinkError {
+        self.reason.get().map_or_else(|| self.over.why_hung_up(), |it| LinkError::Record(*it))
     }
 
     /// Returns the secrets, the verified bytes that nobody has taken, and the bytes of records that
     /// are not complete.
-    fn state(&self) -> Result<Zeroizing<Vec<u8>>, LinkError> {
+    fn hand_over(&self) -> Result<Option<Zeroizing<Vec<u8>>>, LinkError> {
         let (mut out, mut input) = (self.out()?, self.input()?);
         if !out.is_sent() || out.untold > 0 {
             return Err(LinkError::Record(RecordError::MidMessage));
@@ -407,98 +410,32 @@ impl Connection for TlsConnection {
         verified.extend_from_slice(input.intake.verified());
         let size = u32::try_from(verified.len()).map_err(|_| RecordError::MidMessage)?;
         // All at once, so that no copy stays behind in memory that was too small.
-        Ok([&secrets[..], &size.to_be_bytes(), &verified, input.intake.unopened()].concat().into())
-    }
-
-    fn into_socket(mut self: Box<Self>) -> OwnedFd {
-        // Whoever takes the socket has no part in the records, so they end here.
-        self.farewell();
-        match self.over.take() {
-            Some(over) => over.into_socket(),
-            None => unreachable!("this takes the connection, and nothing else does"),
-        }
-    }
-
-    fn send_now(&self, pieces: &[IoSlice<'_>]) -> Result<Option<usize>, LinkError> {
-        self.out()?.send(self.over()?, pieces)
-    }
-
-    fn recv_now(&self, into: &mut [u8]) -> Result<Option<usize>, LinkError> {
-        let mut input = self.input()?;
-        let received = input.receive(self.over()?, into);
-        match received {
-            Err(LinkError::Closed) => Err(self.end_of(&mut input)),
-            Err(LinkError::Record(error)) => {
-                drop(input);
-                self.end_with(error);
-                Err(LinkError::Record(error))
-            }
-            received => received,
-        }
-    }
-
-    fn wait(&self, what: Readiness, deadline: Option<Instant>) -> Result<bool, LinkError> {
-        // Verified bytes may wait here while the socket has none.
-        if what == Readiness::Readable && self.input()?.has_verified() {
-            return Ok(true);
-        }
-        self.over()?.wait(what, deadline)
-    }
-
-    fn has_waiting(&self) -> bool {
-        self.input().is_ok_and(|input| input.has_verified())
-    }
-
-    fn has_hung_up(&self) -> bool {
-        self.over().map_or(true, |over| over.has_hung_up())
-    }
-
-    fn why_hung_up(&self) -> LinkError {
-        match self.reason.get() {
-            Some(error) => LinkError::Record(*error),
-            None => self.over().map_or_else(|ended| ended, |over| over.why_hung_up()),
-        }
-    }
-
-    fn vanished(&self) -> bool {
-        self.over().is_ok_and(|over| over.vanished())
-    }
-
-    fn note_life(&self) {
-        if let Ok(over) = self.over() {
-            over.note_life();
-        }
-    }
-
-    fn shutdown(&self) {
-        self.farewell();
-        if let Ok(over) = self.over() {
-            over.shutdown();
-        }
+        let received = input.intake.unopened();
+        Ok(Some([&secrets[..], &size.to_be_bytes(), &verified, received].concat().into()))
     }
 }
 
-impl TlsConnection {
+impl TlsBytes {
     /// Says once that this side has sent everything, as far as that is possible without waiting.
     fn farewell(&self) {
         if self.owner.is_this_process()
             && !self.ended.swap(true, Relaxed)
-            && let (Ok(over), Ok(mut out)) = (self.over(), self.out())
+            && let Ok(mut out) = self.out()
         {
-            out.say_last(over, Alert::CLOSE_NOTIFY);
+            out.say_last(&*self.over, Alert::CLOSE_NOTIFY);
         }
     }
 }
 
-impl Drop for TlsConnection {
+impl Drop for TlsBytes {
     fn drop(&mut self) {
         self.farewell();
     }
 }
 
-impl fmt::Debug for TlsConnection {
+impl fmt::Debug for TlsBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsConnection")
+        f.debug_struct("TlsBytes")
             .field("over", &self.over)
             .field("suite", &self.suite)
             .finish_non_exhaustive()
