@@ -10,7 +10,7 @@
 //! * [`SharedMemory`] and [`Addresses`] are the memory and the address range of a symmetric heap.
 //!
 //! `transport/` has one module for each kind of connection, and `wait.rs` decides how a thread
-//! waits. Encrypted links are in `encryption.rs`, `secure.rs` and `transport/tls.rs`. The direct
+//! waits. Encrypted links are in `encryption.rs`, `secure.rs` and `transport/tls/`. The direct
 //! connections of sessions over SSH are in `direct.rs` and `invitation.rs`. Only this crate touches
 //! the sockets of clients and workers, and file descriptors that are sent.
 //!
