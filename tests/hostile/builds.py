@@ -315,6 +315,8 @@ def waiting(node):
     while time.monotonic() < end:
         client.ping()
         time.sleep(0.2)
+    # The driver has no more threads than there are cores.
+    assert behind not in client.ended, "a kernel ran that was to wait for a thread"
     # An idle queue, whose writes wait for no thread of the driver.
     client.send("WriteBuffer", client.other_queue(), words, 0, 0, payload=b"\1\0\0\0")
     client.send("ResolveEvent", never, 0)

@@ -93,8 +93,15 @@ impl Device {
     /// # Errors
     /// The driver's error.
     pub fn sub_devices(&self, properties: &[i64]) -> Result<Vec<Self>, Status> {
-        let parts = self.0.driver.sub_devices(properties)?;
-        Ok(parts.into_iter().map(|part| self.platform().device(part)).collect())
+        // A part has the memory of the whole. A test of its own could fail for another reason, such
+        // as a process without free memory, and tell the opposite.
+        let shares_host_memory = OnceLock::from(self.shares_host_memory());
+        let parts = self.0.driver.sub_devices(properties)?.into_iter().map(|driver| {
+            let (platform, shares_host_memory) =
+                (self.platform().clone(), shares_host_memory.clone());
+            Self(Arc::new(DeviceParts { driver, platform, shares_host_memory }))
+        });
+        Ok(parts.collect())
     }
 
     /// `clGetDeviceAndHostTimer`.

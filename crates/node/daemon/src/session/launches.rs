@@ -58,8 +58,9 @@ pub(crate) struct Launched {
 /// launch is watched again.
 const WAYS_MAX: usize = 16;
 
-/// In which ways kernels were launched: PoCL compiles a kernel once for each of them. A way is a
-/// device and the work-items. PoCL builds no program anew that has kernels.
+/// In which ways kernels were launched. A way is a device and the work-items, all of them: PoCL
+/// compiles a kernel once for several ways, and never twice for one. PoCL builds no program anew
+/// that has kernels.
 pub(crate) struct Ways<W = (device::Device, IndexSpace)>(
     FxHashMap<Id<kind::Kernel>, Vec<(W, Arc<AtomicBool>)>>,
 );
@@ -135,7 +136,7 @@ impl Looked {
         if let Some(compiled) = &kernel.compiled {
             if runs || status == Status::OK {
                 compiled.store(true, Ordering::Relaxed);
-            } else if waits {
+            } else if waits && !compiled.load(Ordering::Relaxed) {
                 self.note_submitted(Some(&kernel.name));
             }
         }
@@ -352,6 +353,23 @@ mod tests {
         let with_binaries = Some(Submitted { count: 3, first: None });
         assert_eq!(launches.for_binaries(submitted), with_binaries);
         assert_eq!(submitted(), launched);
+    }
+
+    #[test]
+    fn launches_in_a_way_that_was_seen_to_run_are_not_counted() {
+        let (mut ways, launches) = (Ways::default(), Launches::default());
+        let launch = |status, compiled| {
+            launches.watch(Status(status), HERE, Some(Launched { name: "k".into(), compiled }));
+        };
+        // All three begin before anything is known of the way.
+        let [first, second, other] = [0, 0, 1].map(|way| ways.compiled(Id::new(1), way));
+        launch(CL_SUBMITTED, second);
+        launch(CL_SUBMITTED, other);
+        let count = || launches.look(Instant::now()).submitted.map(|it| it.count);
+        assert_eq!(count(), Some(2));
+        launch(CL_RUNNING, first);
+        count();
+        assert_eq!(count(), Some(1));
     }
 
     #[test]
