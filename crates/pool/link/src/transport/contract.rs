@@ -6,8 +6,10 @@
 //! * [`Liveness`] tells whether the peer has vanished, if the kernel does not tell it.
 //!
 //! A layer, such as encryption, takes a connection and returns one. It puts bytes of its own over
-//! those that it got, and says which facts change. No trait here has a method with a default, and
-//! no structure has one either: a layer or a transport that forgets something does not compile.
+//! those that it got, and says which facts change. It hands on the others, so who adds a fact
+//! decides what encryption (`tls/mod.rs`) and memory (`region/`) make of it. No trait here has a
+//! method with a default: bytes that forget one do not compile, nor does a transport that forgets a
+//! fact.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -268,7 +270,8 @@ pub(crate) struct Facts {
     /// Name of the cipher suite of an encrypted connection.
     pub(crate) encryption: Option<&'static str>,
     /// Whether descriptors can be sent beside the bytes. Then a link can move its frames into
-    /// memory that both sides share.
+    /// memory that both sides share, and the wake-ups go over a pair of Unix sockets that
+    /// [`Transport::adopt`] takes.
     pub(crate) passes_descriptors: bool,
     /// Why the bytes of a link cannot move into memory that both sides share, or `None` if they
     /// can.
@@ -311,11 +314,11 @@ pub(crate) enum Exposure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Destination {
-    /// File of this host.
+    /// Socket in the file system of this host.
     File,
     /// Host with this numeric address.
     Host(IpAddr),
-    /// Virtual machine with this number.
+    /// Virtual machine, or its host, with this number.
     Machine(u32),
 }
 
@@ -327,7 +330,7 @@ pub enum Source {
     User(u32),
     /// Host or network; see [`Source::of_address`].
     Network(IpAddr),
-    /// Virtual machine with this number.
+    /// Virtual machine, or its host, with this number.
     Machine(u32),
     /// Guest whose monitor has its socket at this path.
     Guest(PathBuf),

@@ -105,6 +105,7 @@ macro_rules! over {
             frames: [
                 a_frame_that_came_in_part_is_not_lost_when_patience_ends,
                 garbage_in_place_of_shared_memory_is_refused,
+                cut_frames_are_a_hang_up_and_nothing_more,
             ]
         }
         mod links {

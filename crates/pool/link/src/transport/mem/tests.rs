@@ -11,7 +11,7 @@ pub(in crate::transport) fn addresses(folder: &Path) -> TestAddresses {
 
 crate::transport::tests::cases! { crate::transport::tests::plain(addresses);
     frames: [
-        truncated_frames_are_a_hang_up_and_nothing_more,
+        frames_cut_anywhere_are_a_hang_up_and_nothing_more,
         garbage_is_refused_by_the_table,
     ]
 }

@@ -74,8 +74,9 @@ fn read(text: &str, completion: &Completion<'_>) -> Result<Endpoint, String> {
     Ok(at(host.to_owned(), port))
 }
 
-fn adopt(socket: OwnedFd, _note: &[u8]) -> io::Result<Connection> {
-    if !TRANSPORT.families.contains(&sockopt::socket_domain(&socket)?) {
+fn adopt(socket: OwnedFd, note: &[u8]) -> io::Result<Connection> {
+    let is_ours = TRANSPORT.families.contains(&sockopt::socket_domain(&socket)?);
+    if !is_ours || !note.is_empty() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let socket = TcpSocket(socket);

@@ -94,6 +94,11 @@ pub(crate) fn a_note_for_another_transport_is_refused(way: &Way) {
     for note in [&b""[..], b":", b"no scheme", b"nothing:x", b"\xff\xfe:"] {
         assert!(Stream::resume(other(&one), note).is_err(), "{note:?}");
     }
+    // A transport that ignored such a note could continue an encrypted connection without
+    // encryption.
+    let note = one.note().unwrap();
+    let scheme = note.split_inclusive(|byte| *byte == b':').next().unwrap();
+    assert!(Stream::resume(other(&one), &[scheme, b"junk"].concat()).is_err());
     let file: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
     assert!(Stream::resume(file, &one.note().unwrap()).is_err());
     let (datagrams, _other) = UnixDatagram::pair().unwrap();

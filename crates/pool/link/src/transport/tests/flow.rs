@@ -81,8 +81,7 @@ fn marker(number: u64) -> to_worker::Marker {
 pub(crate) fn sleepers_are_always_woken(way: &Way) {
     // The pauses of the round trips fall around the moment at which the other side goes to sleep.
     // After that the link is full most of the time. A lost wake-up shows as a time-out.
-    // Only links that move into memory have wake-ups of their own. The kernel wakes the others.
-    let rounds = if way.features == 0 { 2_000_u64 } else { 20_000 };
+    let rounds = 20_000_u64;
     let ((client_out, mut client_in), (worker_out, mut worker_in)) = way.links();
     let served = AtomicU64::new(0);
     thread::scope(|scope| {

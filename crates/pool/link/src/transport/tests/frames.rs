@@ -193,13 +193,32 @@ pub(crate) fn small_frames_arrive_without_a_flush(way: &Way) {
     }
 }
 
-/// What a receiver makes of bytes is the same over each transport, so this test runs over memory
-/// and over records alone.
-pub(crate) fn truncated_frames_are_a_hang_up_and_nothing_more(way: &Way) {
+/// What a receiver makes of bytes is the same over each transport, so each byte is the last one
+/// only over memory and over records.
+pub(crate) fn frames_cut_anywhere_are_a_hang_up_and_nothing_more(way: &Way) {
+    let whole = a_whole_frame();
+    frames_of_lengths_are_a_hang_up(way, &whole, 0..whole.len());
+}
+
+/// How the system tells a hang-up differs: nothing, a part of the header, and a part of the payload
+/// come before it.
+pub(crate) fn cut_frames_are_a_hang_up_and_nothing_more(way: &Way) {
+    let whole = a_whole_frame();
+    frames_of_lengths_are_a_hang_up(way, &whole, [0, 3, whole.len() - 10]);
+}
+
+fn a_whole_frame() -> Vec<u8> {
     let waits: [Id<kind::Event>; 2] = [Id::new(1), Id::new(2)];
     let header = to_worker::InitBuffer::header(waits.len(), 100).unwrap();
-    let whole = [header.as_bytes(), bulk(1).as_bytes(), waits.as_bytes(), &[7; 100]].concat();
-    for length in 0..whole.len() {
+    [header.as_bytes(), bulk(1).as_bytes(), waits.as_bytes(), &[7; 100]].concat()
+}
+
+fn frames_of_lengths_are_a_hang_up(
+    way: &Way,
+    whole: &[u8],
+    lengths: impl IntoIterator<Item = usize>,
+) {
+    for length in lengths {
         let (ours, theirs) = way.streams();
         let (_out, mut receiver) = establish(theirs, 0, Side::Worker, to_worker::check).unwrap();
         ours.write_all_until(&whole[..length], soon()).unwrap();

@@ -65,7 +65,7 @@ mod suites {
         crate::transport::tests::cases! {
             crate::transport::tests::Way { addresses, ..super::super::over_tcp() };
             frames: [
-                truncated_frames_are_a_hang_up_and_nothing_more,
+                frames_cut_anywhere_are_a_hang_up_and_nothing_more,
                 garbage_is_refused_by_the_table,
             ]
         }
@@ -421,7 +421,7 @@ fn a_note_of_an_encrypted_connection_must_be_whole() {
     let copy = || rustix::io::fcntl_dupfd_cloexec(&one, 0).unwrap();
     let fd = copy();
     let note = one.note().unwrap();
-    for cut in 5..note.len() {
+    for cut in 0..note.len() {
         assert!(
             Stream::resume(rustix::io::fcntl_dupfd_cloexec(&fd, 0).unwrap(), &note[..cut]).is_err()
         );

@@ -42,8 +42,8 @@ fn read(text: &str, completion: &Completion<'_>) -> Result<Endpoint, String> {
     Ok(at((completion.path)(text)))
 }
 
-fn adopt(socket: OwnedFd, _note: &[u8]) -> io::Result<Connection> {
-    if !socket_file::is_one(&socket)? {
+fn adopt(socket: OwnedFd, note: &[u8]) -> io::Result<Connection> {
+    if !socket_file::is_one(&socket)? || !note.is_empty() {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     // The system reduces a size that it does not allow, without an error.
