@@ -5,34 +5,21 @@
 #   tools/package/wheel.sh [FOLDER]
 #
 # FOLDER is target/package if it is not given. PENSTOCK_BIN names the folder with the built
-# programs.
-# The time in the wheel is that of the commit, or SOURCE_DATE_EPOCH. The wheel has no libraries for
-# MPI, because they need the host's MPI, and no units of systemd.
+# programs. The time in the wheel is that of the commit, or SOURCE_DATE_EPOCH. The wheel has no
+# libraries for MPI, because they need the host's MPI, and no units of systemd.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-. "$here/../pool.sh"
-folder=$(realpath -m "${1:-$PENSTOCK_TARGET/package}")
-fail() { echo "$1" >&2; exit 1; }
-# rustup may have been installed a moment ago.
-[ -e "${CARGO_HOME:-$HOME/.cargo}/env" ] && . "${CARGO_HOME:-$HOME/.cargo}/env"
-[ -x "$PENSTOCK_BIN/penstock" ] || fail "no penstock in $PENSTOCK_BIN: run \`make build\` first"
-PENSTOCK_BIN=$(realpath "$PENSTOCK_BIN")
+. "$(dirname "$0")/../pool.sh"
+. "$POOL_ROOT/tools/package/common.sh"
 python=$POOL_ROOT/.venv/bin/python
 "$python" -c 'import wheel' 2>/dev/null ||
     fail "Python has no wheel: run \`tools/setup.sh package\`"
-
-SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$POOL_ROOT" log -1 --format=%ct)}
-export SOURCE_DATE_EPOCH
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$POOL_ROOT/Cargo.toml" | head -n 1)
-work=$(mktemp -d "${TMPDIR:-/tmp}/penstock-wheel.XXXXXX")
-trap 'rm -rf "$work"' EXIT
 tree=$work/tree
 data=$tree/penstock-$version.data
 info=$tree/penstock-$version.dist-info
-mkdir -p "$tree" "$info" "$folder"
+mkdir -p "$tree" "$info"
 make --no-print-directory -C "$POOL_ROOT" install "PREFIX=$data/data" DESTDIR= \
-    "PROFILE=$(basename "$PENSTOCK_BIN")" "CARGO_TARGET_DIR=$(dirname "$PENSTOCK_BIN")" \
-    >"$work/install.log" 2>&1 || { tail "$work/install.log" >&2; fail "nothing was installed"; }
+    "${BUILT[@]}" >"$work/install.log" 2>&1 ||
+    { tail "$work/install.log" >&2; fail "nothing was installed"; }
 mv "$data/data/bin" "$data/scripts"
 lib=$data/data/lib
 rm -rf "$lib"/{systemd,pkgconfig,penstock/vendors} "$lib"/penstock/{,cuda/}lib*_mpi_*.so
@@ -77,9 +64,4 @@ mv "$info/licenses/sbom.cdx.json" "$info"
 chmod -R u=rwX,go=rX "$tree"
 "$python" -m wheel pack --dest-dir "$work" "$tree" >"$work/pack.log" ||
     { cat "$work/pack.log" >&2; exit 1; }
-rm -f "$folder"/penstock-*.whl
-for wheel in "$work"/*.whl; do
-    mv -f "$wheel" "$folder"
-    made=$folder/$(basename "$wheel")
-    echo "$made: $(($(stat -c %s "$made") / 1024)) KiB"
-done
+take_made "penstock-*.whl" "$work"/*.whl
