@@ -50,8 +50,8 @@ pub(crate) struct Transport {
     /// user.
     pub(crate) read: fn(&str, &Completion<'_>) -> Result<Endpoint, String>,
     /// Takes a connected socket, for example from another process. The second argument is
-    /// [`Facts::note`] as it was there, and empty for a socket of one of the families of which
-    /// nothing more is known. Fails if the descriptor or the note is not of this transport.
+    /// [`Facts::note`] of the other process. It is empty for a socket of one of the families of
+    /// which nothing more is known. Fails if the descriptor or the note is not of this transport.
     pub(crate) adopt: fn(OwnedFd, &[u8]) -> io::Result<Connection>,
     /// Returns the way of a link that a process on this host has brought here over this transport,
     /// if the features of the link say so. Its last part is a connection of another transport.
@@ -102,13 +102,13 @@ pub(crate) struct Endpoint {
     pub(crate) reach: Box<dyn Reach>,
 }
 
-/// A connection, and perhaps with what a session connects directly instead.
+/// A connection and, after a login, perhaps an invitation to connect directly.
 pub(crate) type Connected = (Connection, Option<Invitation>);
 
 /// What can be done at an address.
 pub(crate) trait Reach: fmt::Debug + Send + Sync {
-    /// Connects. A session carries much: `for_session` asks with what this process can connect
-    /// directly instead, if it logs in.
+    /// Connects. If that logs in, `for_session` also asks for an invitation to connect directly,
+    /// because sessions carry much data.
     ///
     /// # Errors
     /// Fails if nobody answers before the deadline. If the endpoint logs in, an error of
