@@ -251,7 +251,7 @@ impl Adoption {
         let deadline = Instant::now() + LEFT_MAX;
         loop {
             // Looked for first: one that ends after that is waited for below, and leaves the loop.
-            let is_awaited = children().into_iter().any(self.belongs);
+            let is_awaited = children().into_iter().any(|it| (self.belongs)(it) || is_ending(it));
             while let Ok(Some((_, one))) = ended(-1) {
                 usage.user += one.user;
                 usage.system += one.system;
@@ -282,6 +282,12 @@ fn children() -> Vec<u32> {
         .collect()
 }
 
+/// Returns whether a process is ending. Its words are gone by then, but it cannot be waited for
+/// yet, so nobody can tell whether it belongs to a command.
+fn is_ending(pid: u32) -> bool {
+    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.is_empty())
+}
+
 /// Takes ownership of a descriptor that a system call returned, or returns the call's error.
 fn owned(fd: libc::c_long) -> io::Result<File> {
     let fd = libc::c_int::try_from(fd).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
@@ -301,8 +307,7 @@ fn empty_set() -> libc::sigset_t {
 }
 
 /// Returns the status and the core time of the process, or of any child with -1, if it has ended.
-/// The time includes all its
-/// threads, and its descendants that were waited for.
+/// The time includes all its threads, and its descendants that were waited for.
 fn ended(pid: libc::pid_t) -> Result<Option<(ExitStatus, Usage)>, Error> {
     use std::os::unix::process::ExitStatusExt as _;
     let (mut status, mut record) = (0, cores::empty_record());
