@@ -13,7 +13,7 @@ LANES = {
 }
 # How many stages run at the same time on two cores. A stage of the lane `test` waits for most of
 # its time. Measurements run alone.
-WIDTH = {TEST: 6, ALL: 2, PERF: 1}
+WIDTH = {TEST: 4, ALL: 2, PERF: 1}
 # The longest runner takes 300 s on a host with two cores, and each of its cases has a limit of its
 # own. So this limit is for a runner that is broken, also on a host that is a quarter as fast.
 RUNNER_LIMIT_S = {TEST: 1800, ALL: 7200, PERF: 7200}
