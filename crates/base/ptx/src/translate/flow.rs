@@ -127,8 +127,8 @@ impl ControlFlow {
     }
 
     /// Adds the blocks of the loop that an edge closes to those of `inside`: all from which control
-    /// reaches `latch` without passing `head`. Takes one from `steps` for each block that it looks
-    /// at, and returns `false` if they do not suffice.
+    /// reaches `latch` without passing `head`. Takes one from `steps` for each edge that it
+    /// follows, and returns `false` if they do not suffice.
     pub(super) fn add_loop(
         &self,
         (head, latch): (usize, usize),
@@ -138,9 +138,12 @@ impl ControlFlow {
         inside.insert(head);
         let mut stack = vec![latch];
         while let Some(block) = stack.pop() {
+            if !self.reached[block] {
+                continue;
+            }
             let Some(left) = steps.checked_sub(1) else { return false };
             *steps = left;
-            if self.reached[block] && inside.insert(block) {
+            if inside.insert(block) {
                 stack.extend(&self.blocks[block].predecessors);
             }
         }
