@@ -251,7 +251,7 @@ impl Adoption {
         let deadline = Instant::now() + LEFT_MAX;
         loop {
             // Looked for first: one that ends after that is waited for below, and leaves the loop.
-            let is_awaited = children().into_iter().any(|it| (self.belongs)(it) || is_ending(it));
+            let is_awaited = children().into_iter().any(self.belongs);
             while let Ok(Some((_, one))) = ended(-1) {
                 usage.user += one.user;
                 usage.system += one.system;
@@ -280,12 +280,6 @@ fn children() -> Vec<u32> {
     lists
         .flat_map(|list| list.split(' ').map_while(|it| it.parse().ok()).collect::<Vec<_>>())
         .collect()
-}
-
-/// Returns whether a process is ending. Its words are gone by then, but it cannot be waited for
-/// yet, so nobody can tell whether it belongs to a command.
-fn is_ending(pid: u32) -> bool {
-    std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.is_empty())
 }
 
 /// Takes ownership of a descriptor that a system call returned, or returns the call's error.

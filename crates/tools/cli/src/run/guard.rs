@@ -26,9 +26,14 @@ const NULL: &str = "/dev/null";
 /// Line that the guard prints when everything is ready.
 const READY: &str = "ready";
 
-/// Returns whether this process is the guard of a program. It ends soon after the program.
+/// Returns whether this process is the guard of a program. It ends soon after the program. A guard
+/// that is ending has its name, but no words any more, and cannot be waited for yet.
 pub fn is_guard(pid: u32) -> bool {
-    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let read = |file| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    let line = read("cmdline");
+    if line.is_empty() {
+        return read("comm") == b"penstock\n";
+    }
     let mut words = line.split(|byte| *byte == 0);
     let is_ours = words.next().is_some_and(|program| program.ends_with(b"penstock"));
     is_ours && words.next() == Some(b"guard")
@@ -96,7 +101,7 @@ fn watch(directory: &PrivateDirectory, args: &GuardArgs) -> Result<(), Failure> 
         .map_err(Failure::file(NULL.as_ref(), "open"))?;
     // So that the file system with the current directory can be unmounted.
     std::env::set_current_dir("/").map_err(failure)?;
-    println!("{READY}");
+    writeln!(std::io::stdout(), "{READY}").map_err(failure)?;
     let_go_of_the_program(&null)?;
     wait_until_ready(&program, None).map(drop)
 }
