@@ -12,7 +12,8 @@ PENSTOCK_BIN=$(realpath "$PENSTOCK_BIN")
 # What `make` calls the folder with the built programs.
 BUILT=("PROFILE=$(basename "$PENSTOCK_BIN")" "CARGO_TARGET_DIR=$(dirname "$PENSTOCK_BIN")")
 
-export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$POOL_ROOT" log -1 --format=%ct)}
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$POOL_ROOT" log -1 --format=%ct)}
+export SOURCE_DATE_EPOCH
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$POOL_ROOT/Cargo.toml" | head -n 1)
 work=$(mktemp -d "${TMPDIR:-/tmp}/penstock-package.XXXXXX")
 trap 'rm -rf "$work"' EXIT
