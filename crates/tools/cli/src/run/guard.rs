@@ -8,11 +8,13 @@
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use penstock_daemon::Level;
 use penstock_process::variable;
+use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::private::{PrivateDirectory, SOCKET_NAME, can_be_filled};
@@ -25,6 +27,9 @@ const NULL: &str = "/dev/null";
 
 /// Line that the guard prints when everything is ready.
 const READY: &str = "ready";
+
+/// Lowest number of a descriptor that is not standard input, output or error.
+const BEHIND_STANDARD_FILES: i32 = 3;
 
 /// Returns whether this process is the guard of a program. It ends soon after the program. A guard
 /// that is ending has its name, but no words any more, and cannot be waited for yet.
@@ -77,23 +82,52 @@ pub fn guard(args: &GuardArgs) -> Result<ExitCode, Failure> {
     // `setsid` fails only in the leader of a process group. Another process has just started this
     // one, so it leads no group.
     _ = rustix::process::setsid();
+    let answer = answer().map_err(failure)?;
     let directory = PrivateDirectory::hold(args.directory.clone())?;
-    let watched = watch(&directory, args);
+    let failed = match prepare(&directory, args) {
+        Ok(watch) => {
+            watch.tell_and_wait(answer);
+            None
+        }
+        Err(failure) => Some((failure, answer)),
+    };
     penstock_link::end_shared_ssh(directory.path());
     directory.keep_log(args.pid);
     directory.remove();
-    if let Err(failure) = watched {
-        // `start` reads this line if the failure occurred before all was ready. Nobody does later.
-        _ = writeln!(std::io::stdout(), "{}", plain(failure));
+    if let Some((failure, mut answer)) = failed {
+        // Nobody is left to tell if `start` does not read.
+        _ = writeln!(answer, "{}", plain(failure));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn watch(directory: &PrivateDirectory, args: &GuardArgs) -> Result<(), Failure> {
+/// Returns the pipe to [`start`], which outlasts the standard output of this process.
+fn answer() -> std::io::Result<File> {
+    Ok(File::from(fcntl_dupfd_cloexec(std::io::stdout(), BEHIND_STANDARD_FILES)?))
+}
+
+/// What the guard has when everything that can fail is done.
+struct Watch {
+    program: OwnedFd,
+    _daemon: Option<Embedded>,
+}
+
+impl Watch {
+    /// Tells [`start`] that everything is ready, and waits for the end of the program.
+    fn tell_and_wait(self, mut answer: File) {
+        // Without a reader there is no program either.
+        if writeln!(answer, "{READY}").is_ok() {
+            drop(answer);
+            _ = wait_until_ready(&self.program, None);
+        }
+    }
+}
+
+fn prepare(directory: &PrivateDirectory, args: &GuardArgs) -> Result<Watch, Failure> {
     let pid = Pid::from_raw(args.pid)
         .ok_or_else(|| Failure::Embedded("there is no program to watch".into()))?;
     let program = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failure(error.into()))?;
-    let _daemon = args.serve.then(|| start_daemon(directory)).transpose()?;
+    let daemon = args.serve.then(|| start_daemon(directory)).transpose()?;
     let null = OpenOptions::new()
         .read(true)
         .write(true)
@@ -101,9 +135,8 @@ fn watch(directory: &PrivateDirectory, args: &GuardArgs) -> Result<(), Failure> 
         .map_err(Failure::file(NULL.as_ref(), "open"))?;
     // So that the file system with the current directory can be unmounted.
     std::env::set_current_dir("/").map_err(failure)?;
-    writeln!(std::io::stdout(), "{READY}").map_err(failure)?;
     let_go_of_the_program(&null)?;
-    wait_until_ready(&program, None).map(drop)
+    Ok(Watch { program, _daemon: daemon })
 }
 
 fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {

@@ -2,11 +2,11 @@
 //! fake that only answers the probe, so that no OpenCL is needed.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, PipeWriter, Read as _, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::{Home, stderr, stdout};
@@ -125,6 +125,63 @@ fn who_reads_the_output_does_not_wait_for_the_guard() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_tidy(&home);
+}
+
+/// The pipe for the guard's answer is full, so that the guard cannot say that it is ready. It must
+/// have let go of the program's files by then, because letting go may fail.
+#[test]
+fn a_guard_says_that_it_is_ready_after_all_that_can_fail() {
+    let home = Home::new("ready");
+    let directory = home.path.join("private");
+    fs::create_dir(&directory).unwrap();
+    let program = Killed(Command::new("sleep").arg("600").spawn().unwrap());
+    let (mut answer, mut full) = std::io::pipe().unwrap();
+    let filled = fill(&mut full);
+    let (input, _kept) = std::io::pipe().unwrap();
+    let pid = program.0.id().to_string();
+    let mut guard = home
+        .penstock(&["guard", "--here", "--pid", &pid, "--directory"])
+        .arg(&directory)
+        .stdin(input)
+        .stdout(full)
+        .spawn()
+        .unwrap();
+    for descriptor in 0..2 {
+        let file = format!("/proc/{}/fd/{descriptor}", guard.id());
+        wait_for("a guard without the program's files", || {
+            fs::read_link(&file).is_ok_and(|target| target == Path::new("/dev/null"))
+        });
+    }
+    answer.read_exact(&mut vec![0; filled]).unwrap();
+    let mut text = String::new();
+    // The guard also closes the pipe, so that the text has an end.
+    answer.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "ready\n");
+    assert!(directory.exists(), "the program has not ended");
+    drop(program);
+    assert!(guard.wait().unwrap().success());
+    assert!(!directory.exists());
+}
+
+/// A process that ends with its value, also if the test fails.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Fills a pipe, and returns the number of bytes that it took.
+fn fill(pipe: &mut PipeWriter) -> usize {
+    rustix::io::ioctl_fionbio(&*pipe, true).unwrap();
+    let mut filled = 0;
+    while let Ok(count) = pipe.write(b" ") {
+        filled += count;
+    }
+    rustix::io::ioctl_fionbio(&*pipe, false).unwrap();
+    filled
 }
 
 #[test]
