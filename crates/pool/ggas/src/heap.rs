@@ -19,7 +19,7 @@ use crate::plan::Plan;
 use crate::segment::{MappedView, Parts};
 use crate::state::MemberState;
 use crate::ucx_offer::UcxOffer;
-use crate::{layout, monitor, proxy};
+use crate::{layout, proxy, watcher};
 
 /// Time that [`Heap::start`] waits for members to join: the time of a hello, doubled for loaded
 /// nodes.
@@ -190,7 +190,7 @@ impl Heap {
         // From here on only the carriers hold the engine of UCX.
         self.ucx.withdraw();
         let mut threads = self.threads.lock();
-        threads.push(monitor::start(self.state.clone(), sharing)?);
+        threads.push(watcher::start(self.state.clone(), sharing)?);
         if !proxied.is_empty() {
             threads.push(proxy::start(self.state.clone(), proxied)?);
         }

@@ -24,7 +24,7 @@
 //! | `bytes.rs`, `frame.rs`, `hello.rs` | the bytes that members send to each other |
 //! | `lifecycle.rs`, `abort.rs` | decisions without locks or memory: which step may follow which |
 //! | `segment.rs`, `bell.rs`, `settle.rs`, `state.rs` | the memory and the state of a member |
-//! | `proxy/`, `ucx/`, `monitor.rs` | the threads of a member, and what carries their bytes |
+//! | `proxy/`, `ucx/`, `watcher.rs` | the threads of a member, and what carries their bytes |
 //! | `connection.rs`, `ucx_offer.rs`, `handshake.rs` | how two members connect |
 //! | `heap.rs` | one member's side of a heap |
 //! | `host/` | a process that holds members of several heaps for somebody else |
@@ -42,7 +42,6 @@ pub mod hello;
 pub mod host;
 pub mod layout;
 pub mod lifecycle;
-mod monitor;
 mod plan;
 pub mod proxy;
 mod resident;
@@ -52,6 +51,7 @@ mod state;
 #[cfg(feature = "ucx")]
 pub mod ucx;
 mod ucx_offer;
+mod watcher;
 
 pub use connection::ProxyTransport;
 pub use error::{HeapError, Refusal};

@@ -33,14 +33,14 @@ pub(crate) struct MemberState {
     running: AtomicBool,
     /// Whether the threads shall end.
     closing: AtomicBool,
-    pub(crate) monitor: Bell,
+    pub(crate) watcher: Bell,
     pub(crate) proxy: Bell,
     /// Requests to wait for the end of the proxy's work: see [`crate::proxy`].
     pub(crate) settle: SettleRequests,
 }
 
 impl MemberState {
-    pub(crate) fn new(plan: Plan, parts: Parts, monitor: Bell, proxy: Bell) -> Self {
+    pub(crate) fn new(plan: Plan, parts: Parts, watcher: Bell, proxy: Bell) -> Self {
         Self {
             plan,
             parts,
@@ -51,7 +51,7 @@ impl MemberState {
             idle: Signal::new(),
             running: AtomicBool::new(false),
             closing: AtomicBool::new(false),
-            monitor,
+            watcher,
             proxy,
             settle: SettleRequests::default(),
         }
@@ -92,7 +92,7 @@ impl MemberState {
         }
         drop(aborts);
         // These threads tell the other members.
-        self.monitor.ring();
+        self.watcher.ring();
         self.proxy.ring();
     }
 
@@ -168,7 +168,7 @@ impl MemberState {
         if is_first {
             // Otherwise a kernel would count the time since the last launch as waiting time.
             self.advance_clock();
-            self.monitor.ring();
+            self.watcher.ring();
             self.proxy.ring();
         }
     }
@@ -202,7 +202,7 @@ impl MemberState {
     pub(crate) fn close(&self) {
         self.lifecycle().close();
         self.closing.store(true, Release);
-        self.monitor.ring();
+        self.watcher.ring();
         self.proxy.ring();
     }
 

@@ -465,7 +465,7 @@ impl State {
         (!reason).then(|| format!("PE {index}'s barrier fails without a reason: {status:?}"))
     }
 
-    /// Takes a step of the watching thread: `Monitor::run`, and that part of the proxy.
+    /// Takes a step of the watching thread: `Watcher::run`, and that part of the proxy.
     fn watch(&mut self, index: usize, defect: Defect) {
         let member = &mut self.members[index];
         let mut news = None;

@@ -33,12 +33,12 @@ pub(crate) fn start(
 ) -> Result<JoinHandle<()>, HeapError> {
     let members =
         streams.into_iter().map(|(member, stream)| WatchedMember::new(member, stream)).collect();
-    let mut monitor = Monitor { state, members, told: None };
-    spawn_quiet("ggas-monitor", STACK_BYTES, move || monitor.run())
+    let mut watcher = Watcher { state, members, told: None };
+    spawn_quiet("ggas-watcher", STACK_BYTES, move || watcher.run())
         .map_err(HeapError::system("starting a thread"))
 }
 
-struct Monitor {
+struct Watcher {
     state: Arc<MemberState>,
     members: Vec<WatchedMember>,
     /// Generation whose abort the other members know.
@@ -59,12 +59,12 @@ impl WatchedMember {
     }
 }
 
-impl Monitor {
+impl Watcher {
     fn run(&mut self) {
         loop {
             // Cleared before the look: a closing thread sets its flag and then rings. A ring
             // cleared after the look would wake nobody.
-            self.state.monitor.clear_if_rung();
+            self.state.watcher.clear_if_rung();
             if self.state.is_closing() {
                 break;
             }
@@ -131,7 +131,7 @@ impl Monitor {
     }
 
     fn sleep(&self) -> Result<(), Errno> {
-        let mut fds = vec![PollFd::from_borrowed_fd(self.state.monitor.as_fd(), PollFlags::IN)];
+        let mut fds = vec![PollFd::from_borrowed_fd(self.state.watcher.as_fd(), PollFlags::IN)];
         let there = self.members.iter().filter(|member| !member.is_gone);
         fds.extend(
             there.map(|member| PollFd::new(&member.stream, PollFlags::IN | PollFlags::RDHUP)),
