@@ -170,7 +170,7 @@ def table(rows):
     return "\n".join(lines)
 
 
-def main():
+def options_of_the_command():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -200,27 +200,19 @@ def main():
         "and give way would measure those",
     )
     parser.add_argument("--quick", action="store_true", help="fewer sizes and steps")
-    chosen = parser.parse_args()
-    libraries = chosen.libraries.resolve()
-    if not (libraries / "libwater.so").exists():
-        sys.exit(
-            f"there is no libwater.so in {libraries}: run `make build`, or name its folder with --libraries"
-        )
+    return parser.parse_args()
+
+
+def measure(chosen, libraries):
+    """Runs each application of each size in each way, and returns the rows of the table."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         build(out, libraries)
         for app, options, small in QUICK if chosen.quick else SIZES:
             for way in launchers(chosen.ways.split(",")):
-                row = run(
-                    out,
-                    app,
-                    options | {"groups": chosen.groups},
-                    way,
-                    chosen.repeat,
-                    chosen.idle,
-                    chosen.realtime,
-                )
+                options_there = options | {"groups": chosen.groups}
+                row = run(out, app, options_there, way, chosen.repeat, chosen.idle, chosen.realtime)
                 row["speedup"] = row["host"]["seconds"] / row["device"]["seconds"]
                 # The bars apply to memory that devices share. The proxy's figures are only
                 # reported.
@@ -231,6 +223,33 @@ def main():
                 print(
                     f"{app} {options} {way[0]}: {row['speedup']:.2f} times as fast", file=sys.stderr
                 )
+    return rows
+
+
+def keep(chosen, rows, text):
+    """Writes the files into the output folder."""
+    chosen.out.mkdir(parents=True, exist_ok=True)
+    about = {
+        "machine": f"Linux {platform.release().partition('-')[0]}",
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "repeat": chosen.repeat,
+        "realtime": chosen.realtime,
+    }
+    (chosen.out / "ggas.json").write_text(
+        json.dumps({"about": about, "rows": rows}, indent=1) + "\n"
+    )
+    (chosen.out / "ggas.md").write_text(text + "\n")
+
+
+def main():
+    chosen = options_of_the_command()
+    libraries = chosen.libraries.resolve()
+    if not (libraries / "libwater.so").exists():
+        sys.exit(
+            f"there is no libwater.so in {libraries}: run `make build`, or name its folder with --libraries"
+        )
+    rows = measure(chosen, libraries)
     text = table(rows)
     print(text)
     reasons = {
@@ -242,18 +261,7 @@ def main():
     for reason in sorted(reasons):
         print(f"\njoules are unavailable: {reason}")
     if chosen.out:
-        chosen.out.mkdir(parents=True, exist_ok=True)
-        about = {
-            "machine": f"Linux {platform.release().partition('-')[0]}",
-            "cores": os.cpu_count(),
-            "load": os.getloadavg()[0],
-            "repeat": chosen.repeat,
-            "realtime": chosen.realtime,
-        }
-        (chosen.out / "ggas.json").write_text(
-            json.dumps({"about": about, "rows": rows}, indent=1) + "\n"
-        )
-        (chosen.out / "ggas.md").write_text(text + "\n")
+        keep(chosen, rows, text)
     wrong = [row for row in rows if not row["verified"]]
     missed = [row for row in rows if row["least"] and row["speedup"] < row["least"]]
     for row in missed:

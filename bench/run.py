@@ -109,10 +109,8 @@ class Places:
             find(n, *programs) for n in ("clbench", "limits", "matmul")
         )
         if build:
-            self.penstock, self.library = (
-                find("penstock", build),
-                find("libpenstock_opencl.so", build),
-            )
+            names = ("penstock", "libpenstock_opencl.so")
+            self.penstock, self.library = (find(name, build) for name in names)
             return
         given = os.environ.get("PENSTOCK")
         beside = [
@@ -141,12 +139,8 @@ class Pool:
         (self.folder / "vendors").mkdir(parents=True)
         (self.folder / "vendors/penstock.icd").write_text(f"{places.library}\n")
         self.base = dict(os.environ, PENSTOCK_KEY=str(self.key))
-        subprocess.run(
-            [places.penstock, "key", "--create"],
-            env=self.base,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        command = [places.penstock, "key", "--create"]
+        subprocess.run(command, env=self.base, check=True, stdout=subprocess.DEVNULL)
 
     def serve(self, listen, core=None, **variables):
         command = [str(self.places.penstock), "serve", "--listen", listen]
@@ -169,12 +163,8 @@ class Pool:
 
     def env(self, *addresses):
         vendors = str(self.folder / "vendors")
-        return dict(
-            self.base,
-            OCL_ICD_VENDORS=vendors,
-            OPENCL_VENDOR_PATH=vendors,
-            PENSTOCK_NODES=",".join(addresses),
-        )
+        icd = {"OCL_ICD_VENDORS": vendors, "OPENCL_VENDOR_PATH": vendors}
+        return self.base | icd | {"PENSTOCK_NODES": ",".join(addresses)}
 
     def stop(self):
         for daemon in self.daemons:
@@ -213,14 +203,9 @@ def processes_below(pid):
                 for line in Path(f"/proc/{at}/status").read_text().splitlines()
                 if ":" in line
             )
-            found.append(
-                {
-                    "pid": at,
-                    "name": status["Name"].strip(),
-                    "threads": int(status["Threads"]),
-                    "bytes": 1024 * int(status["VmRSS"].split()[0]),
-                }
-            )
+            threads, kib = int(status["Threads"]), int(status["VmRSS"].split()[0])
+            name = status["Name"].strip()
+            found.append({"pid": at, "name": name, "threads": threads, "bytes": 1024 * kib})
             for task in Path(f"/proc/{at}/task").iterdir():
                 waiting += [int(child) for child in (task / "children").read_text().split()]
     return found
@@ -242,11 +227,11 @@ def footprint(places, pool, address):
         if sum(p["bytes"] for p in now) >= sum(p["bytes"] for p in best):
             best = now
     client.wait()
-    worker = max(
-        best[1:],
-        key=lambda p: p["bytes"] - known.get(p["pid"], {"bytes": 0})["bytes"],
-        default=None,
-    )
+
+    def grown(process):
+        return process["bytes"] - known.get(process["pid"], {"bytes": 0})["bytes"]
+
+    worker = max(best[1:], key=grown, default=None)
     return {"daemon": at_rest[0] if at_rest else None, "at_rest": at_rest, "worker": worker}
 
 
@@ -259,8 +244,7 @@ def pinned_product(places, pool, quick):
     cores = sorted(os.sched_getaffinity(0))[:2]
     first = pool.serve(f"unix:{pool.folder}/pinned.sock", core=cores[0], **one)
     second = pool.serve("tcp:127.0.0.1:0", core=cores[1], **one)
-    env = dict(os.environ, **one)
-    alone, together, pooled = [], [], []
+    env, alone, together, pooled = dict(os.environ, **one), [], [], []
     for _ in range(1 if quick else 3):
         commands = [
             ["taskset", "-c", str(core), str(places.matmul), *size, "--json", "--no-check"]
@@ -284,9 +268,7 @@ def pinned_product(places, pool, quick):
         "pool": result["gflops"],
         "of_sum_alone": result["gflops"] / sum(alone),
         "of_sum_together": result["gflops"] / sum(together),
-        "devices": result["devices"],
-        "n": result["n"],
-        "slice": result["slice"],
+        **{key: result[key] for key in ("devices", "n", "slice")},
     }
 
 
@@ -334,76 +316,16 @@ def measure(places, pool, other, arguments):
 
 
 def summarise(results, limits, memory, product, arguments):
-    medians = {}
-    for kind, runs in results.items():
-        tables = [rows_of(run) for run in runs]
-        for name in tables[0]:
-            values = [table[name][1] for table in tables if name in table]
-            medians.setdefault(name, {"unit": tables[0][name][0]})[kind] = {
-                "median": statistics.median(values),
-                "least": min(values),
-                "most": max(values),
-                "rounds": values,
-            }
+    medians = medians_of(results)
     limit_rows = {
         name: (unit, statistics.median(table[name][1] for table in limits))
         for name, (unit, _) in limits[0].items()
     }
-    wake_s = limit_rows.get("wake a sleeping core", ("s", 0))[1]
-    bars = []
-    for (name, kind), (how, bar) in BARS.items():
-        row = medians.get(name)
-        if not row or kind not in row or "local" not in row:
-            continue
-        here, there = row["local"]["median"], row[kind]["median"]
-        if how == "most":
-            # "where both sides sleep between calls, one more wake-up of a core than locally is allowed and stated"
-            ratio = there / here
-            less_wake = max(0.0, there - wake_s) / here if name in WAKES and ratio > bar else None
-            bars.append(
-                {
-                    "row": name,
-                    "pool": kind,
-                    "ratio": ratio,
-                    "less_one_wake_up": less_wake,
-                    "bar": f"<= {bar}",
-                    "met": (ratio if less_wake is None else less_wake) <= bar,
-                }
-            )
-        elif how == "least":
-            bars.append(
-                {
-                    "row": name,
-                    "pool": kind,
-                    "ratio": there / here,
-                    "less_one_wake_up": None,
-                    "bar": f">= {bar}",
-                    "met": there / here >= bar,
-                }
-            )
-        else:
-            limit = max(limit_rows[raw][1] for raw in RAW_TCP[name] if raw in limit_rows)
-            bars.append(
-                {
-                    "row": name,
-                    "pool": kind,
-                    "ratio": there / limit,
-                    "less_one_wake_up": None,
-                    "bar": f">= {bar} {how}",
-                    "met": there / limit >= bar,
-                }
-            )
+    bars = [judged(*bar, medians, limit_rows) for bar in BARS.items() if is_known(*bar[0], medians)]
     if product:
-        bars.append(
-            {
-                "row": "matrix product on two nodes",
-                "pool": "unix + tcp",
-                "ratio": product["of_sum_together"],
-                "less_one_wake_up": None,
-                "bar": ">= 0.9 of the sum of the local rates",
-                "met": product["of_sum_together"] >= 0.9,
-            }
-        )
+        ratio = product["of_sum_together"]
+        text = ">= 0.9 of the sum of the local rates"
+        bars.append(one_bar("matrix product on two nodes", "unix + tcp", ratio, text, ratio >= 0.9))
     first = results["local"][0]
     return {
         "machine": {
@@ -425,6 +347,42 @@ def summarise(results, limits, memory, product, arguments):
         "bars": bars,
         "beside": beside_other_build(medians),
     }
+
+
+def medians_of(results):
+    medians = {}
+    for kind, runs in results.items():
+        tables = [rows_of(run) for run in runs]
+        for name in tables[0]:
+            values = [table[name][1] for table in tables if name in table]
+            of = {"median": statistics.median(values), "least": min(values), "most": max(values)}
+            medians.setdefault(name, {"unit": tables[0][name][0]})[kind] = of | {"rounds": values}
+    return medians
+
+
+def is_known(name, kind, medians):
+    return {kind, "local"} <= medians.get(name, {}).keys()
+
+
+def judged(place, bound, medians, limit_rows):
+    """Returns how a row keeps its bar."""
+    (name, kind), (how, bar) = place, bound
+    here, there = medians[name]["local"]["median"], medians[name][kind]["median"]
+    if how == "most":
+        # "where both sides sleep between calls, one more wake-up of a core than locally is allowed
+        # and stated"
+        ratio, wake_s = there / here, limit_rows.get("wake a sleeping core", ("s", 0))[1]
+        less_wake = max(0.0, there - wake_s) / here if name in WAKES and ratio > bar else None
+        is_met = (ratio if less_wake is None else less_wake) <= bar
+        return one_bar(name, kind, ratio, f"<= {bar}", is_met, less_wake)
+    if how == "least":
+        return one_bar(name, kind, there / here, f">= {bar}", there / here >= bar)
+    limit = max(limit_rows[raw][1] for raw in RAW_TCP[name] if raw in limit_rows)
+    return one_bar(name, kind, there / limit, f">= {bar} {how}", there / limit >= bar)
+
+
+def one_bar(row, pool, ratio, bar, met, less=None):
+    return dict(row=row, pool=pool, ratio=ratio, less_one_wake_up=less, bar=bar, met=met)
 
 
 def beside_other_build(rows):
@@ -478,93 +436,114 @@ def figure(unit, value):
 
 
 def markdown(report):
-    m, out = report["machine"], []
-    out.append("# Benchmarks\n")
-    out.append(
-        f"Measured on {report['date']} with `make bench`: {m['cores']} cores ({m['cpu']}), {m['system']}. "
-        f"Local: {m['platform'].strip()}, device {m['device']}. Medians of {report['rounds']} round(s), local and pool in turn. "
+    parts = [opening, measures, migration, machine_limits, processes, matrix_product, bars_table]
+    lines = [line for part in [*parts, other_build] for line in part(report)]
+    return "\n".join(lines) + "\n"
+
+
+def opening(report):
+    m = report["machine"]
+    yield "# Benchmarks\n"
+    yield (
+        f"Measured on {report['date']} with `make bench`: {m['cores']} cores ({m['cpu']}), "
+        f"{m['system']}. Local: {m['platform'].strip()}, device {m['device']}. Medians of "
+        f"{report['rounds']} round(s), local and pool in turn. "
         "The ratio is pool to local: for times less is better, for rates more.\n"
     )
-    out.append(TRANSFERS)
-    out.append(
-        "| measure | local | pool, Unix socket | ratio | pool, TCP loopback | ratio |\n|---|---|---|---|---|---|"
-    )
+    yield TRANSFERS
+
+
+def measures(report):
+    yield "| measure | local | pool, Unix socket | ratio | pool, TCP loopback | ratio |"
+    yield "|---|---|---|---|---|---|"
     for name, row in report["rows"].items():
         if "local" not in row:
             continue
-        cells = [name, figure(row["unit"], row["local"]["median"])]
+        local = row["local"]["median"]
+        cells = [name, figure(row["unit"], local)]
         for kind in ("unix", "tcp"):
-            there = row.get(kind)
-            cells += (
-                [
-                    figure(row["unit"], there["median"]),
-                    f"{there['median'] / row['local']['median']:.2f}",
-                ]
-                if there
-                else ["–", "–"]
-            )
-        out.append("| " + " | ".join(cells) + " |")
+            there = row[kind]["median"] if kind in row else None
+            known = there is not None
+            cells += [figure(row["unit"], there), f"{there / local:.2f}"] if known else ["–", "–"]
+        yield "| " + " | ".join(cells) + " |"
+
+
+def migration(report):
     moves = {name: row for name, row in report["rows"].items() if "two nodes" in row}
     if any("move" in name for name in moves):
-        out.append("\n| migration | two local devices | two nodes |\n|---|---|---|")
-        for name, row in moves.items():
-            if name.startswith("move"):
-                local = row.get("two local devices")
-                out.append(
-                    f"| {name} | {figure('s', local['median']) if local else '–'} | {figure('s', row['two nodes']['median'])} |"
-                )
-    out.append("\n| limit of this machine | |\n|---|---|")
-    out += [
-        f"| {name} | {figure(row['unit'], row['value'])} |"
-        for name, row in report["limits"].items()
-    ]
-    out.append("\n| process | memory | threads |\n|---|---|---|")
-    client = report["rows"]
-    out.append(
-        f"| client (clbench, start) | {figure('B', client['memory of the client']['unix']['median'])} (local: {figure('B', client['memory of the client']['local']['median'])}) "
-        f"| {client['threads of the client']['unix']['median']:g} (local: {client['threads of the client']['local']['median']:g}) |"
+        yield "\n| migration | two local devices | two nodes |\n|---|---|---|"
+    for name, row in moves.items():
+        if name.startswith("move"):
+            local = row.get("two local devices")
+            here = figure("s", local["median"]) if local else "–"
+            yield f"| {name} | {here} | {figure('s', row['two nodes']['median'])} |"
+
+
+def machine_limits(report):
+    yield "\n| limit of this machine | |\n|---|---|"
+    for name, row in report["limits"].items():
+        yield f"| {name} | {figure(row['unit'], row['value'])} |"
+
+
+def processes(report):
+    yield "\n| process | memory | threads |\n|---|---|---|"
+    memory, threads = (report["rows"][f"{what} of the client"] for what in ("memory", "threads"))
+    there, here = (figure("B", memory[kind]["median"]) for kind in ("unix", "local"))
+    counts = (threads[kind]["median"] for kind in ("unix", "local"))
+    yield (
+        f"| client (clbench, start) | {there} (local: {here}) | {{:g}} (local: {{:g}}) |".format(
+            *counts
+        )
     )
-    for label, process in (
-        ("daemon at rest", report["memory"]["daemon"]),
-        ("worker with one client", report["memory"]["worker"]),
-    ):
+    labels = {"daemon": "daemon at rest", "worker": "worker with one client"}
+    for name, label in labels.items():
+        process = report["memory"][name]
         if process:
-            out.append(f"| {label} | {figure('B', process['bytes'])} | {process['threads']} |")
-    if report["product"]:
-        p = report["product"]
-        out.append(
-            f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core each: {p['pool']:.2f} GFLOP/s. The two devices locally: "
-            f"{p['local_alone'][0]:.2f} and {p['local_alone'][1]:.2f} alone, {p['local_together'][0]:.2f} and {p['local_together'][1]:.2f} at the same time. "
-            f"That is {100 * p['of_sum_together']:.0f} % of the sum at the same time, and {100 * p['of_sum_alone']:.0f} % of the sum alone."
+            yield f"| {label} | {figure('B', process['bytes'])} | {process['threads']} |"
+
+
+def matrix_product(report):
+    p = report["product"]
+    if p:
+        alone, together = (
+            "{:.2f} and {:.2f}".format(*p[f"local_{how}"]) for how in ("alone", "together")
         )
+        yield (
+            f"\nMatrix product, n = {p['n']}, slice = {p['slice']}, two nodes of one pinned core "
+            f"each: {p['pool']:.2f} GFLOP/s. The two devices locally: {alone} alone, {together} at "
+            f"the same time. That is {100 * p['of_sum_together']:.0f} % of the sum at the same "
+            f"time, and {100 * p['of_sum_alone']:.0f} % of the sum alone."
+        )
+
+
+def bars_table(report):
     wake = report["limits"].get("wake a sleeping core", {"value": 0})["value"]
-    out.append(
-        f"\nThe bars: if both sides sleep between calls, one more wake-up of a core than locally ({figure('s', wake)} here) is allowed. The table names it where it was needed.\n"
+    yield (
+        "\nThe bars: if both sides sleep between calls, one more wake-up of a core than locally "
+        f"({figure('s', wake)} here) is allowed. The table names it where it was needed.\n"
     )
-    out.append("| measure | pool | ratio | bar | |\n|---|---|---|---|---|")
+    yield "| measure | pool | ratio | bar | |\n|---|---|---|---|---|"
     for bar in report["bars"]:
-        bare = (
-            f" ({bar['less_one_wake_up']:.2f} less one wake-up)"
-            if bar["less_one_wake_up"] is not None
-            else ""
-        )
-        out.append(
-            f"| {bar['row']} | {bar['pool']} | {bar['ratio']:.2f}{bare} | {bar['bar']} | {'met' if bar['met'] else '**missed**'} |"
-        )
-    if report["beside"]:
-        out.append(
-            "\nBeside the other build: the cost is the time now for each unit of time there, so less is better. "
-            f"It is the median over {report['rounds']} pairs of rounds; the last column compares the best rounds alone.\n"
-        )
-        out.append(
-            "| measure | pool | other build | this build | cost | of the best rounds |\n|---|---|---|---|---|---|"
-        )
-        out += [
-            f"| {b['row']} | {b['pool']} | {figure(b['unit'], b['other'])} | {figure(b['unit'], b['this'])} "
-            f"| {b['cost']:.2f} | {b['cost_of_bests']:.2f} |"
-            for b in report["beside"]
-        ]
-    return "\n".join(out) + "\n"
+        less = bar["less_one_wake_up"]
+        bare = "" if less is None else f" ({less:.2f} less one wake-up)"
+        met = "met" if bar["met"] else "**missed**"
+        yield f"| {bar['row']} | {bar['pool']} | {bar['ratio']:.2f}{bare} | {bar['bar']} | {met} |"
+
+
+def other_build(report):
+    if not report["beside"]:
+        return
+    yield (
+        "\nBeside the other build: the cost is the time now for each unit of time there, so less "
+        f"is better. It is the median over {report['rounds']} pairs of rounds; the last column "
+        "compares the best rounds alone.\n"
+    )
+    yield "| measure | pool | other build | this build | cost | of the best rounds |"
+    yield "|---|---|---|---|---|---|"
+    for b in report["beside"]:
+        builds = " | ".join(figure(b["unit"], b[which]) for which in ("other", "this"))
+        costs = f"{b['cost']:.2f} | {b['cost_of_bests']:.2f}"
+        yield f"| {b['row']} | {b['pool']} | {builds} | {costs} |"
 
 
 def say(text):

@@ -59,6 +59,29 @@ static double seconds(void) {
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Prints by which path each PE reaches the next one. Returns whether all have ended well. */
+static int tell_paths(const struct penstock_global_buffer_functions *heaps, cl_mem heap, cl_uint n,
+                      const cl_device_id *devices, const cl_command_queue *queues) {
+    cl_uint paths[PES_MAX * PES_MAX];
+    static const char *const names[] = {"?", "itself", "shared memory", "the proxy"};
+    check(heaps->info(heap, CL_GLOBAL_BUFFER_PATHS_PENSTOCK, sizeof paths, paths, NULL),
+          "clGetGlobalBufferInfoPENSTOCK");
+    for (cl_uint pe = 0; pe < n; pe++) {
+        /* A read in a device's queue is one of its part. */
+        cl_long status = 0;
+        char name[128] = "";
+        check(clEnqueueReadBuffer(queues[pe], heap, CL_TRUE, STATUS, sizeof status, &status, 0,
+                                  NULL, NULL),
+              "reading");
+        check(clGetDeviceInfo(devices[pe], CL_DEVICE_NAME, sizeof name - 1, name, NULL),
+              "clGetDeviceInfo");
+        printf("PE %u: %.40s, to PE %u by %s, status %ld\n", pe, name, (pe + 1) % n,
+               names[paths[pe * n + (pe + 1) % n] & 3], (long)status);
+        if (status != 0) return 0;
+    }
+    return 1;
+}
+
 int main(int argc, char **argv) {
     const cl_ulong rounds = argc > 1 ? strtoull(argv[1], NULL, 10) : 10000;
     cl_platform_id platform;
@@ -108,24 +131,8 @@ int main(int argc, char **argv) {
         took = seconds() - start;
     }
 
-    cl_uint paths[PES_MAX * PES_MAX];
-    static const char *const names[] = {"?", "itself", "shared memory", "the proxy"};
-    check(heaps.info(heap, CL_GLOBAL_BUFFER_PATHS_PENSTOCK, sizeof paths, paths, NULL),
-          "clGetGlobalBufferInfoPENSTOCK");
+    if (!tell_paths(&heaps, heap, n, devices, queues)) return 1;
     cl_ulong token = 0;
-    for (cl_uint pe = 0; pe < n; pe++) {
-        /* A read in a device's queue is one of its part. */
-        cl_long status = 0;
-        char name[128] = "";
-        check(clEnqueueReadBuffer(queues[pe], heap, CL_TRUE, STATUS, sizeof status, &status, 0,
-                                  NULL, NULL),
-              "reading");
-        check(clGetDeviceInfo(devices[pe], CL_DEVICE_NAME, sizeof name - 1, name, NULL),
-              "clGetDeviceInfo");
-        printf("PE %u: %.40s, to PE %u by %s, status %ld\n", pe, name, (pe + 1) % n,
-               names[paths[pe * n + (pe + 1) % n] & 3], (long)status);
-        if (status != 0) return 1;
-    }
     check(clEnqueueReadBuffer(queues[0], heap, CL_TRUE, TOKEN, sizeof token, &token, 0, NULL, NULL),
           "reading the token");
     printf("the token went round %lu times and is %lu; %.2f us for each hop\n",

@@ -5,16 +5,10 @@
  * clCreateGlobalBufferPENSTOCK (create), clEnqueueCollectiveNDRangeKernelPENSTOCK (launch),
  * clGetGlobalBufferInfoPENSTOCK (info), clAbortGlobalBufferPENSTOCK (abort),
  * clResetGlobalBufferPENSTOCK (reset). */
-#include "harness.h"
+#include "multi_heaps.h"
 
 #include <CL/cl_ext_penstock.h>
 #include <unistd.h>
-
-#define PES 2
-#define BYTES 65536
-/* Offsets in a part: signals from 0 on, results at RESULT, then data. */
-#define RESULT 4096
-#define DATA 8192
 
 static struct penstock_global_buffer_functions heaps;
 static cl_context both;
@@ -23,79 +17,6 @@ static cl_program program;
 static char said[4096];
 /* On a busy machine with fewer cores than kernels, a round may take a scheduler time slice. */
 static const cl_ulong patient[] = {CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, 60000, 0};
-
-static const char *source =
-    "#include <ggas.h>\n"
-    "#define RESULT(g, n) ((__global ulong *)ggas_ptr(g, 4096, ggas_my_pe(g)))[n]\n"
-    "kernel void nothing(global ggas_heap_t *heap) {}\n"
-    /* A token goes round, and the PE that receives it adds one. */
-    "kernel void ring(global ggas_heap_t *heap, ulong rounds) {\n"
-    "    ggas_t g = ggas_open(heap);\n"
-    "    uint me = ggas_my_pe(g), n = ggas_n_pes(g), next = (me + 1) % n;\n"
-    "    int status = GGAS_OK;\n"
-    "    ulong seen = 0;\n"
-    "    for (ulong round = 1; round <= rounds && status == GGAS_OK; round++) {\n"
-    "        if (me != 0 || round > 1) status = ggas_wait_until(g, 0, GGAS_CMP_GE, (round - 1) * n + me);\n"
-    "        if (status == GGAS_OK) { seen++; ggas_signal(g, 0, (round - 1) * n + me + 1, next); }\n"
-    "    }\n"
-    "    RESULT(g, 0) = seen;\n"
-    "    RESULT(g, 1) = (ulong)(long)status;\n"
-    "}\n"
-    /* Sends blocks with a checked payload to the next PE, which acknowledges them before they are
-     * reused. */
-    "kernel void blocks(global ggas_heap_t *heap, ulong rounds, uint words) {\n"
-    "    ggas_t g = ggas_open(heap);\n"
-    "    uint me = ggas_my_pe(g), n = ggas_n_pes(g), next = (me + 1) % n, last = (me + n - 1) % n;\n"
-    "    global ulong *out = (global ulong *)ggas_ptr(g, 8192, me);\n"
-    "    volatile global ulong *in = (volatile global ulong *)ggas_ptr(g, 32768, me);\n"
-    "    ulong wrong = 0, round = 1;\n"
-    "    int status = GGAS_OK;\n"
-    "    for (; round <= rounds && status == GGAS_OK; round++) {\n"
-    "        for (uint i = 0; i < words; i++) out[i] = (round * 64 + me) * 0x9e3779b97f4a7c15UL + i;\n"
-    "        ggas_put_signal(g, 32768, 8192, words * 8UL, 64, round, next);\n"
-    "        status = ggas_wait_until(g, 64, GGAS_CMP_GE, round);\n"
-    "        if (status != GGAS_OK) break;\n"
-    "        for (uint i = 0; i < words; i++) wrong += in[i] != (round * 64 + last) * 0x9e3779b97f4a7c15UL + i;\n"
-    "        ggas_signal(g, 128, round, last);\n"
-    "        status = ggas_wait_until(g, 128, GGAS_CMP_GE, round);\n"
-    "    }\n"
-    "    RESULT(g, 0) = wrong;\n"
-    "    RESULT(g, 1) = (ulong)(long)status;\n"
-    "    RESULT(g, 2) = round - 1;\n"
-    "}\n"
-    /* Between two barriers every PE has stored the words that every PE reads. */
-    "kernel void meet(global ggas_heap_t *heap, ulong rounds) {\n"
-    "    ggas_t g = ggas_open(heap);\n"
-    "    uint me = ggas_my_pe(g), n = ggas_n_pes(g);\n"
-    "    ulong wrong = 0;\n"
-    "    int status = GGAS_OK;\n"
-    "    for (ulong round = 1; round <= rounds && status == GGAS_OK; round++) {\n"
-    "        if (get_local_id(0) == 0)\n"
-    "            for (uint pe = 0; pe < n; pe++) ggas_p64(g, 8192 + 8 * me, round * 100 + me, pe);\n"
-    "        status = ggas_barrier_all(g);\n"
-    "        if (status == GGAS_OK && get_local_id(0) == 0)\n"
-    "            for (uint pe = 0; pe < n; pe++)\n"
-    "                wrong += ((volatile global ulong *)ggas_ptr(g, 8192, me))[pe] != round * 100 + pe;\n"
-    "        if (status == GGAS_OK) status = ggas_barrier_all(g);\n"
-    "    }\n"
-    /* No work-group may overwrite what another one has found. */
-    "    if (get_local_id(0) == 0 && wrong) RESULT(g, 0) = wrong;\n"
-    "    if (get_local_id(0) == 0 && status != GGAS_OK) RESULT(g, 1) = (ulong)(long)status;\n"
-    "    if (get_local_id(0) == 0 && get_group_id(0) == 0) RESULT(g, 2) = rounds;\n"
-    "}\n"
-    /* Waits for a signal that never comes. */
-    "kernel void wait_long(global ggas_heap_t *heap) {\n"
-    "    ggas_t g = ggas_open(heap);\n"
-    "    RESULT(g, 1) = (ulong)(long)ggas_wait_until(g, 256, GGAS_CMP_GE, 1);\n"
-    "}\n"
-    /* One device alone stores into the other one's part. */
-    "kernel void give(global ggas_heap_t *heap, ulong value, uint pe) {\n"
-    "    ggas_t g = ggas_open(heap);\n"
-    "    ggas_p64(g, 8192, value, pe);\n"
-    "    ggas_quiet(g);\n"
-    "}\n"
-    "kernel void mark(global ulong *out) { out[get_global_id(0)] = 1; }\n"
-    "kernel void both_kinds(global ggas_heap_t *heap, global ulong *out) { out[0] = ggas_my_pe(ggas_open(heap)); }\n";
 
 static void CL_CALLBACK notified(const char *text, const void *info, size_t size, void *user) {
     (void)info, (void)size, (void)user;
@@ -111,7 +32,7 @@ static void need_heaps(void) {
     both = clCreateContext(NULL, PES, devices, notified, NULL, &code);
     OK(code);
     for (int pe = 0; pe < PES; pe++) on[pe] = make_queue(both, devices[pe], 0);
-    program = build(both, source, NULL);
+    program = build(both, heap_kernels, NULL);
 }
 
 /* Whether one driver in one worker drives both devices. */
@@ -575,7 +496,7 @@ TEST(parts_of_a_device_are_pes) {
     cl_context of_parts = make_context(PES, parts);
     cl_command_queue in[PES];
     for (int pe = 0; pe < PES; pe++) in[pe] = make_queue(of_parts, parts[pe], 0);
-    cl_program made = build(of_parts, source, NULL);
+    cl_program made = build(of_parts, heap_kernels, NULL);
     cl_kernel kernel = make_kernel(made, "ring");
     cl_int code;
     cl_mem heap = heaps.create(of_parts, 0, NULL, BYTES, patient, &code);

@@ -91,13 +91,16 @@ def graphs():
     blas.cublasSetStream_v2(handle, None)
 
 
+def expect(code, wanted, what):
+    failures.check(code == wanted, f"{what} gives {code}")
+
+
 def garbage():
     """Calls that make no sense give the documented status."""
     x, one = Device(np.ones(16, np.float32)), np.ones(1, np.float32)
     axpy = lambda who, n, alpha, a, b: blas.cublasSaxpy_v2(who, INT(n), alpha, a, INT(1), b, INT(1))
     at, far = x.pointer, ctypes.c_void_p(0x1234567)
     past = ctypes.c_void_p(at.value + 64)
-    expect = lambda code, wanted, what: failures.check(code == wanted, f"{what} gives {code}")
     expect(axpy(None, 4, address(one), at, at), NOT_INITIALIZED, "no handle")
     expect(
         axpy(ctypes.c_void_p(0xDEADBEEF), 4, address(one), at, at),
@@ -111,6 +114,21 @@ def garbage():
     expect(axpy(handle, 1, address(one), past, at), INVALID, "a vector behind its memory")
     expect(axpy(handle, -3, address(one), None, None), 0, "a negative length")
     expect(axpy(handle, 2**31 - 1, address(one), at, at), INVALID, "a huge length")
+    garbage_in_products(at, one)
+    garbage_in_other_calls(at, one)
+    freed = Device(np.ones(4, np.float32))
+    pointer = ctypes.c_void_p(freed.pointer.value)
+    del freed
+    expect(axpy(handle, 4, address(one), pointer, at), INVALID, "freed memory")
+    other = ctypes.c_void_p()
+    failures.check(blas.cublasCreate_v2(ctypes.byref(other)) == 0, "a second handle")
+    expect(blas.cublasDestroy_v2(other), 0, "the end of a handle")
+    expect(blas.cublasDestroy_v2(other), NOT_INITIALIZED, "the second end of a handle")
+    expect(axpy(other, 4, address(one), at, at), NOT_INITIALIZED, "a handle that has ended")
+    failures.check(np.array_equal(x.read(), np.ones(16, np.float32)), "a refused call has written")
+
+
+def garbage_in_products(at, one):
     gemm = lambda ta, m, n, k, lda, ldc: blas.cublasSgemm_v2(
         handle,
         INT(ta),
@@ -137,6 +155,9 @@ def garbage():
         "a product of all memory",
     )
     expect(gemm(0, 0, 0, 0, 1, 1), 0, "an empty product")
+
+
+def garbage_in_other_calls(at, one):
     wide = blas.cublasSaxpy_v2_64(
         handle, ctypes.c_int64(2**40), address(one), at, ctypes.c_int64(1), at, ctypes.c_int64(1)
     )
@@ -156,16 +177,6 @@ def garbage():
     expect(blas.cublasSdot_v2(handle, INT(2), at, INT(1), at, INT(1), None), INVALID, "no result")
     expect(blas.cublasSetPointerMode_v2(handle, INT(5)), INVALID, "a pointer mode that is none")
     expect(blas.cublasSgetrfBatched(handle), NOT_SUPPORTED, "a function that is not served")
-    freed = Device(np.ones(4, np.float32))
-    pointer = ctypes.c_void_p(freed.pointer.value)
-    del freed
-    expect(axpy(handle, 4, address(one), pointer, at), INVALID, "freed memory")
-    other = ctypes.c_void_p()
-    failures.check(blas.cublasCreate_v2(ctypes.byref(other)) == 0, "a second handle")
-    expect(blas.cublasDestroy_v2(other), 0, "the end of a handle")
-    expect(blas.cublasDestroy_v2(other), NOT_INITIALIZED, "the second end of a handle")
-    expect(axpy(other, 4, address(one), at, at), NOT_INITIALIZED, "a handle that has ended")
-    failures.check(np.array_equal(x.read(), np.ones(16, np.float32)), "a refused call has written")
 
 
 def settings():

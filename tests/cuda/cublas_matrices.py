@@ -28,8 +28,17 @@ from libraries import INT, Device, address, random
 
 
 def level_3(letter, dtype):
-    complex_ = letter in "CZ"
-    one = (0.7 - 0.4j, 0.3 + 0.2j) if complex_ else (0.7, -0.3)
+    one = (0.7 - 0.4j, 0.3 + 0.2j) if letter in "CZ" else (0.7, -0.3)
+    products(letter, dtype, one)
+    for on_device, shape, side, uplo in combinations(((1, 1), (5, 3), (3, 5)), (0, 1), (0, 1)):
+        what = (*shape, side, uplo, on_device)
+        symmetric_products(letter, dtype, one, *what)
+        triangles_3(letter, dtype, one, *what)
+    ranks(letter, dtype, one)
+    sums(letter, dtype, one)
+
+
+def products(letter, dtype, one):
     for on_device, (m, n, k), ta, tb in combinations(
         ((1, 1, 1), (4, 5, 3), (7, 2, 0), (0, 3, 2)), (0, 1, 2), (0, 1, 2)
     ):
@@ -48,67 +57,70 @@ def level_3(letter, dtype):
                 2 * k + 2,
                 (m, n, k, ta, tb, on_device),
             )
-    for on_device, (m, n), side, uplo in combinations(((1, 1), (5, 3), (3, 5)), (0, 1), (0, 1)):
-        order = m if side == 0 else n
-        what = (m, n, side, uplo, on_device)
-        for routine in ("symm", "hemm") if complex_ else ("symm",):
-            for name in names(letter, routine):
-                a, b, c = Matrix(order, order, dtype), Matrix(m, n, dtype), Matrix(m, n, dtype)
-                alpha, beta = (Factor(value, dtype, on_device) for value in one)
-                code = call(name, [INT(side), INT(uplo), m, n, alpha, a, b, beta, c])
-                whole = mirrored(a.view, uplo, routine == "hemm")
-                product = whole @ b.view if side == 0 else b.view @ whole
-                value = alpha.array[0] * product + beta.array[0] * c.view
-                verify(
-                    name,
-                    code,
-                    c,
-                    lambda buffer: c.of(buffer).__setitem__(slice(None), value),
-                    dtype,
-                    4 * order,
-                    what,
-                )
-        for trans, unit in itertools.product((0, 1, 2), (0, 1)):
-            for name in names(letter, "trmm") + names(letter, "trsm"):
-                solves = "trsm" in name
-                a, b, c = Matrix(order, order, dtype), Matrix(m, n, dtype), Matrix(m, n, dtype)
-                if solves:
-                    a.view[range(order), range(order)] += 4
-                alpha = Factor(one[0], dtype, on_device)
-                code = call(
-                    name,
-                    [
-                        INT(side),
-                        INT(uplo),
-                        INT(trans),
-                        INT(unit),
-                        m,
-                        n,
-                        alpha,
-                        a,
-                        b,
-                        *([] if solves else [c]),
-                    ],
-                )
-                matrix = op(triangle(a.view, uplo, bool(unit)), trans)
-                if solves:
-                    matrix = np.linalg.inv(matrix)
-                value = alpha.array[0] * (matrix @ b.view if side == 0 else b.view @ matrix)
-                target = b if solves else c
-                scale = (
-                    8 * order * max(1, np.abs(value).max(initial=0), np.abs(matrix).max(initial=0))
-                )
-                verify(
-                    name,
-                    code,
-                    target,
-                    lambda buffer: target.of(buffer).__setitem__(slice(None), value),
-                    dtype,
-                    scale,
-                    (*what, trans, unit),
-                )
-    ranks(letter, dtype, one)
-    sums(letter, dtype, one)
+
+
+def symmetric_products(letter, dtype, one, *what):
+    m, n, side, uplo, on_device = what
+    order = m if side == 0 else n
+    for routine in ("symm", "hemm") if letter in "CZ" else ("symm",):
+        for name in names(letter, routine):
+            a, b, c = Matrix(order, order, dtype), Matrix(m, n, dtype), Matrix(m, n, dtype)
+            alpha, beta = (Factor(value, dtype, on_device) for value in one)
+            code = call(name, [INT(side), INT(uplo), m, n, alpha, a, b, beta, c])
+            whole = mirrored(a.view, uplo, routine == "hemm")
+            product = whole @ b.view if side == 0 else b.view @ whole
+            value = alpha.array[0] * product + beta.array[0] * c.view
+            verify(
+                name,
+                code,
+                c,
+                lambda buffer: c.of(buffer).__setitem__(slice(None), value),
+                dtype,
+                4 * order,
+                what,
+            )
+
+
+def triangles_3(letter, dtype, one, *what):
+    m, n, side, uplo, on_device = what
+    order = m if side == 0 else n
+    for trans, unit in itertools.product((0, 1, 2), (0, 1)):
+        for name in names(letter, "trmm") + names(letter, "trsm"):
+            solves = "trsm" in name
+            a, b, c = Matrix(order, order, dtype), Matrix(m, n, dtype), Matrix(m, n, dtype)
+            if solves:
+                a.view[range(order), range(order)] += 4
+            alpha = Factor(one[0], dtype, on_device)
+            code = call(
+                name,
+                [
+                    INT(side),
+                    INT(uplo),
+                    INT(trans),
+                    INT(unit),
+                    m,
+                    n,
+                    alpha,
+                    a,
+                    b,
+                    *([] if solves else [c]),
+                ],
+            )
+            matrix = op(triangle(a.view, uplo, bool(unit)), trans)
+            if solves:
+                matrix = np.linalg.inv(matrix)
+            value = alpha.array[0] * (matrix @ b.view if side == 0 else b.view @ matrix)
+            target = b if solves else c
+            scale = 8 * order * max(1, np.abs(value).max(initial=0), np.abs(matrix).max(initial=0))
+            verify(
+                name,
+                code,
+                target,
+                lambda buffer: target.of(buffer).__setitem__(slice(None), value),
+                dtype,
+                scale,
+                (*what, trans, unit),
+            )
 
 
 def ranks(letter, dtype, one):
@@ -251,6 +263,11 @@ def batches(letter, dtype):
                 code == 0 and close(found[index], expected, dtype, 2 * k),
                 f"{letter}gemmStridedBatched {ta} {tb}: {code}",
             )
+    triangles_in_batches(letter, dtype, one[0])
+
+
+def triangles_in_batches(letter, dtype, one):
+    m, n, count = 3, 4, 3
     triangles = [Matrix(m, m, dtype) for _ in range(count)]
     for it in triangles:
         it.view[range(m), range(m)] += 4
@@ -265,7 +282,7 @@ def batches(letter, dtype):
         INT(0),
         INT(m),
         INT(n),
-        *one[0].args(),
+        *one.args(),
         lists[0].pointer,
         INT(triangles[0].ld),
         lists[1].pointer,
@@ -321,6 +338,11 @@ def narrow_types():
             code == 0 and np.allclose(devices[2].read(), expected, atol=atol, rtol=0),
             f"GemmEx {a_type} {c_type}: {code}",
         )
+    half_precision(m, n, k)
+    upper_halves(m, n, k)
+
+
+def half_precision(m, n, k):
     half = [Device(random(rng, s, np.float16)) for s in (m * k, k * n, m * n)]
     one = np.ones(1, np.float16)
     code = blas.cublasHgemm(
@@ -348,6 +370,9 @@ def narrow_types():
         code == 0 and np.allclose(half[2].read().reshape((m, n), order="F"), expected, atol=4e-3),
         f"Hgemm: {code}",
     )
+
+
+def upper_halves(m, n, k):
     brain = lambda values: (values.view(np.uint32) >> 16).astype(np.uint16)
     a, b = (random(rng, s, np.float32) for s in (m * k, k * n))
     narrow, target = [Device(brain(it)) for it in (a, b)], Device(np.zeros(m * n, np.float32))

@@ -194,118 +194,130 @@ def level_2(letter, dtype):
 
 
 def triangles_2(letter, dtype, one):
-    complex_ = letter in "CZ"
     for on_device, n, uplo, (incx, incy) in combinations((0, 1, 6), (0, 1), ((1, 1), (2, -1))):
         what = (n, uplo, incx, incy, on_device)
-        width = min(2, max(n - 1, 0))
+        symmetric_products(letter, dtype, one, *what)
+        symmetric_updates(letter, dtype, one, *what)
+        triangular_products(letter, dtype, *what)
 
-        def make(storage):
-            """Returns an operand, its parameters, and the triangle that it stores."""
-            if storage == "full":
-                a = Matrix(n, n, dtype)
-                return a, [a], a.view.copy()
-            if storage == "packed":
-                a = Packed(n, uplo, dtype)
-                return a, [a], a.whole(a.buffer)
-            a = Matrix(width + 1, n, dtype)
-            full = np.zeros((n, n), dtype)
-            for j, d in itertools.product(range(n), range(width + 1)):
-                i = j + d if uplo == 0 else j - d
-                if 0 <= i < n:
-                    full[i, j] = a.view[d if uplo == 0 else width - d, j]
-            return a, [a], full
 
-        products = (
-            [
-                ("symv", "full", False),
-                ("hemv", "full", True),
-                ("hbmv", "band", True),
-                ("hpmv", "packed", True),
-            ]
-            if complex_
-            else [("symv", "full", False), ("sbmv", "band", False), ("spmv", "packed", False)]
-        )
-        for routine, storage, hermitian in products:
-            for name in names(letter, routine):
-                a, args, half = make(storage)
-                x, y = Vector(n, incx, dtype), Vector(n, incy, dtype)
-                alpha, beta = (Factor(value, dtype, on_device) for value in one)
-                between = [width] if storage == "band" else []
-                code = call(name, [INT(uplo), n, *between, alpha, *args, x, beta, y])
-                whole = mirrored(half, uplo, hermitian)
-                verify(
-                    name,
-                    code,
-                    y,
-                    lambda b: y.of(b).__setitem__(
-                        slice(None), alpha.array[0] * whole @ x.view + beta.array[0] * y.view
-                    ),
-                    dtype,
-                    2 * n,
-                    what,
+def width_of_band(n):
+    return min(2, max(n - 1, 0))
+
+
+def operand(storage, n, uplo, dtype):
+    """Returns an operand, its parameters, and the triangle that it stores."""
+    if storage == "full":
+        a = Matrix(n, n, dtype)
+        return a, [a], a.view.copy()
+    if storage == "packed":
+        a = Packed(n, uplo, dtype)
+        return a, [a], a.whole(a.buffer)
+    width = width_of_band(n)
+    a = Matrix(width + 1, n, dtype)
+    return a, [a], rebuild(a, storage, n, uplo, width, dtype)
+
+
+def symmetric_products(letter, dtype, one, *what):
+    n, uplo, incx, incy, on_device = what
+    products = (
+        [
+            ("symv", "full", False),
+            ("hemv", "full", True),
+            ("hbmv", "band", True),
+            ("hpmv", "packed", True),
+        ]
+        if letter in "CZ"
+        else [("symv", "full", False), ("sbmv", "band", False), ("spmv", "packed", False)]
+    )
+    for routine, storage, hermitian in products:
+        for name in names(letter, routine):
+            a, args, half = operand(storage, n, uplo, dtype)
+            x, y = Vector(n, incx, dtype), Vector(n, incy, dtype)
+            alpha, beta = (Factor(value, dtype, on_device) for value in one)
+            between = [width_of_band(n)] if storage == "band" else []
+            code = call(name, [INT(uplo), n, *between, alpha, *args, x, beta, y])
+            whole = mirrored(half, uplo, hermitian)
+            verify(
+                name,
+                code,
+                y,
+                lambda b: y.of(b).__setitem__(
+                    slice(None), alpha.array[0] * whole @ x.view + beta.array[0] * y.view
+                ),
+                dtype,
+                2 * n,
+                what,
+            )
+
+
+def symmetric_updates(letter, dtype, one, *what):
+    n, uplo, incx, incy, on_device = what
+    updates = (
+        [
+            ("syr", "full", False, 1),
+            ("her", "full", True, 1),
+            ("hpr", "packed", True, 1),
+            ("syr2", "full", False, 2),
+            ("her2", "full", True, 2),
+            ("hpr2", "packed", True, 2),
+        ]
+        if letter in "CZ"
+        else [
+            ("syr", "full", False, 1),
+            ("spr", "packed", False, 1),
+            ("syr2", "full", False, 2),
+            ("spr2", "packed", False, 2),
+        ]
+    )
+    for routine, storage, hermitian, count in updates:
+        for name in names(letter, routine):
+            a, args, half = operand(storage, n, uplo, dtype)
+            x, y = Vector(n, incx, dtype), Vector(n, incy, dtype)
+            real = hermitian and count == 1
+            alpha = Factor(0.7 if real else one[0], part(dtype) if real else dtype, on_device)
+            code = call(name, [INT(uplo), n, alpha, x, *([y] if count == 2 else []), *args])
+            f, right = alpha.array[0], (lambda v: v.conj()) if hermitian else (lambda v: v)
+            if count == 1:
+                added = f * np.outer(x.view, right(x.view))
+            else:
+                added = f * np.outer(x.view, right(y.view)) + right(f) * np.outer(
+                    y.view, right(x.view)
                 )
-        updates = (
-            [
-                ("syr", "full", False, 1),
-                ("her", "full", True, 1),
-                ("hpr", "packed", True, 1),
-                ("syr2", "full", False, 2),
-                ("her2", "full", True, 2),
-                ("hpr2", "packed", True, 2),
-            ]
-            if complex_
-            else [
-                ("syr", "full", False, 1),
-                ("spr", "packed", False, 1),
-                ("syr2", "full", False, 2),
-                ("spr2", "packed", False, 2),
-            ]
-        )
-        for routine, storage, hermitian, count in updates:
-            for name in names(letter, routine):
-                a, args, half = make(storage)
-                x, y = Vector(n, incx, dtype), Vector(n, incy, dtype)
-                real = hermitian and count == 1
-                alpha = Factor(0.7 if real else one[0], part(dtype) if real else dtype, on_device)
-                code = call(name, [INT(uplo), n, alpha, x, *([y] if count == 2 else []), *args])
-                f, right = alpha.array[0], (lambda v: v.conj()) if hermitian else (lambda v: v)
-                if count == 1:
-                    added = f * np.outer(x.view, right(x.view))
-                else:
-                    added = f * np.outer(x.view, right(y.view)) + right(f) * np.outer(
-                        y.view, right(x.view)
-                    )
-                sum_ = half + added
-                if hermitian and complex_:
-                    sum_ = sum_ - 1j * np.diag(np.diag(sum_).imag)
-                updated(name, code, a, storage, sum_.astype(dtype), uplo, dtype, what)
-        for routine, trans, unit in itertools.product(
-            ("trmv", "tbmv", "tpmv", "trsv", "tbsv", "tpsv"), (0, 1, 2), (0, 1)
-        ):
-            storage = {"r": "full", "b": "band", "p": "packed"}[routine[1]]
-            for name in names(letter, routine):
-                a, args, half = make(storage)
-                if routine.endswith("sv"):
-                    # Far from singular.
-                    boost(a, storage, n, uplo, width)
-                    half = rebuild(a, storage, n, uplo, width, dtype)
-                x = Vector(n, incx, dtype)
-                between = [width] if storage == "band" else []
-                code = call(name, [INT(uplo), INT(trans), INT(unit), n, *between, *args, x])
-                matrix = op(triangle(half, uplo, bool(unit)), trans)
-                value = (
-                    np.linalg.solve(matrix, x.view) if routine.endswith("sv") else matrix @ x.view
-                )
-                scale = 4 * n * max(1, np.abs(value).max(initial=0))
-                verify(
-                    name,
-                    code,
-                    x,
-                    lambda b: x.of(b).__setitem__(slice(None), value),
-                    dtype,
-                    scale,
-                    (*what, trans, unit),
-                )
+            sum_ = half + added
+            if hermitian and letter in "CZ":
+                sum_ = sum_ - 1j * np.diag(np.diag(sum_).imag)
+            updated(name, code, a, storage, sum_.astype(dtype), uplo, dtype, what)
+
+
+def triangular_products(letter, dtype, *what):
+    n, uplo, incx, _, _ = what
+    width = width_of_band(n)
+    for routine, trans, unit in itertools.product(
+        ("trmv", "tbmv", "tpmv", "trsv", "tbsv", "tpsv"), (0, 1, 2), (0, 1)
+    ):
+        storage = {"r": "full", "b": "band", "p": "packed"}[routine[1]]
+        for name in names(letter, routine):
+            a, args, half = operand(storage, n, uplo, dtype)
+            if routine.endswith("sv"):
+                # Far from singular.
+                boost(a, storage, n, uplo, width)
+                half = rebuild(a, storage, n, uplo, width, dtype)
+            x = Vector(n, incx, dtype)
+            between = [width] if storage == "band" else []
+            code = call(name, [INT(uplo), INT(trans), INT(unit), n, *between, *args, x])
+            matrix = op(triangle(half, uplo, bool(unit)), trans)
+            value = np.linalg.solve(matrix, x.view) if routine.endswith("sv") else matrix @ x.view
+            scale = 4 * n * max(1, np.abs(value).max(initial=0))
+            verify(
+                name,
+                code,
+                x,
+                lambda b: x.of(b).__setitem__(slice(None), value),
+                dtype,
+                scale,
+                (*what, trans, unit),
+            )
 
 
 def boost(a, storage, n, uplo, width):

@@ -130,56 +130,9 @@ def strides():
         out_distance = int(np.prod(out_embed)) * out_stride
         source_values = random(rng, batch * distance, np.complex64)
         target_values = random(rng, batch * out_distance, np.complex64)
-        source, target, plan = Device(source_values), Device(target_values), INT()
-        if make == "plan":
-            code = fft.cufftPlanMany(
-                ctypes.byref(plan),
-                INT(len(sizes)),
-                ints(sizes),
-                ints(embed),
-                INT(stride),
-                INT(distance),
-                ints(out_embed),
-                INT(out_stride),
-                INT(out_distance),
-                INT(C2C),
-                INT(batch),
-            )
-        else:
-            bytes_, long = ctypes.c_size_t(5), ctypes.c_longlong
-            code = fft.cufftCreate(ctypes.byref(plan))
-            if make == "make":
-                code |= fft.cufftMakePlanMany(
-                    plan,
-                    INT(len(sizes)),
-                    ints(sizes),
-                    ints(embed),
-                    INT(stride),
-                    INT(distance),
-                    ints(out_embed),
-                    INT(out_stride),
-                    INT(out_distance),
-                    INT(C2C),
-                    INT(batch),
-                    ctypes.byref(bytes_),
-                )
-            else:
-                lists = [(long * len(sizes))(*values) for values in (sizes, embed, out_embed)]
-                code |= fft.cufftMakePlanMany64(
-                    plan,
-                    INT(len(sizes)),
-                    lists[0],
-                    lists[1],
-                    long(stride),
-                    long(distance),
-                    lists[2],
-                    long(out_stride),
-                    long(out_distance),
-                    INT(C2C),
-                    long(batch),
-                    ctypes.byref(bytes_),
-                )
-            failures.check(bytes_.value == 0, "the size of a work area")
+        source, target = Device(source_values), Device(target_values)
+        layout = (embed, stride, distance, out_embed, out_stride, out_distance)
+        plan, code = strided_plan(make, sizes, layout, batch)
         code |= fft.cufftExecC2C(plan, source.pointer, target.pointer, INT(FORWARD))
         expected = target_values.copy()
         for b in range(batch):
@@ -194,6 +147,62 @@ def strides():
             f"strides {sizes} {room} {stride} {make}: {code}",
         )
         fft.cufftDestroy(plan)
+
+
+def strided_plan(make, sizes, layout, batch):
+    """Returns a plan made by the call `make`, and the call's code."""
+    embed, stride, distance, out_embed, out_stride, out_distance = layout
+    plan = INT()
+    if make == "plan":
+        code = fft.cufftPlanMany(
+            ctypes.byref(plan),
+            INT(len(sizes)),
+            ints(sizes),
+            ints(embed),
+            INT(stride),
+            INT(distance),
+            ints(out_embed),
+            INT(out_stride),
+            INT(out_distance),
+            INT(C2C),
+            INT(batch),
+        )
+    else:
+        bytes_, long = ctypes.c_size_t(5), ctypes.c_longlong
+        code = fft.cufftCreate(ctypes.byref(plan))
+        if make == "make":
+            code |= fft.cufftMakePlanMany(
+                plan,
+                INT(len(sizes)),
+                ints(sizes),
+                ints(embed),
+                INT(stride),
+                INT(distance),
+                ints(out_embed),
+                INT(out_stride),
+                INT(out_distance),
+                INT(C2C),
+                INT(batch),
+                ctypes.byref(bytes_),
+            )
+        else:
+            lists = [(long * len(sizes))(*values) for values in (sizes, embed, out_embed)]
+            code |= fft.cufftMakePlanMany64(
+                plan,
+                INT(len(sizes)),
+                lists[0],
+                lists[1],
+                long(stride),
+                long(distance),
+                lists[2],
+                long(out_stride),
+                long(out_distance),
+                INT(C2C),
+                long(batch),
+                ctypes.byref(bytes_),
+            )
+        failures.check(bytes_.value == 0, "the size of a work area")
+    return plan, code
 
 
 def flat(index, embed):
@@ -233,8 +242,11 @@ def order():
     fft.cufftDestroy(plan)
 
 
+def expect(code, wanted, what):
+    failures.check(code == wanted, f"{what} gives {code}")
+
+
 def garbage():
-    expect = lambda code, wanted, what: failures.check(code == wanted, f"{what} gives {code}")
     plan, values = INT(), Device(np.zeros(64, np.complex64))
     at = values.pointer
     make = lambda n, kind, batch: fft.cufftPlan1d(ctypes.byref(plan), INT(n), INT(kind), INT(batch))
@@ -270,6 +282,15 @@ def garbage():
         ctypes.byref(plan), INT(2**31 - 1), INT(2**31 - 1), INT(2**31 - 1), INT(Z2Z)
     )
     expect(huge, INVALID_SIZE, "a transform of all memory")
+    garbage_in_layouts(plan)
+    number = INT()
+    failures.check(
+        fft.cufftGetVersion(ctypes.byref(number)) == 0 and number.value // 1000 == 12, "the version"
+    )
+    failures.check(not values.read().any(), "a refused call has written")
+
+
+def garbage_in_layouts(plan):
     small = fft.cufftPlanMany(
         ctypes.byref(plan),
         INT(2),
@@ -301,11 +322,6 @@ def garbage():
         INVALID_VALUE,
         "four dimensions",
     )
-    number = INT()
-    failures.check(
-        fft.cufftGetVersion(ctypes.byref(number)) == 0 and number.value // 1000 == 12, "the version"
-    )
-    failures.check(not values.read().any(), "a refused call has written")
 
 
 for sizes, batch in itertools.product(

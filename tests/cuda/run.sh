@@ -35,8 +35,8 @@ static=(vectorAdd-static matrixMul-static)
 scripts=(numba_vectors nvrtc_saxpy nvml cublas cufft cupy_arrays cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
     graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
-    devices copies streams graphs spaces atomics surfaces warps branches cub steps printing
-    allocating memcheck managed managed_variables separate separate_static)
+    devices copies streams graphs graph_nodes spaces atomics surfaces warps branches cub steps
+    printing allocating memcheck managed managed_variables separate separate_static)
 if runs all; then
     examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
         imageDenoising)

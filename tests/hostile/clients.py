@@ -186,6 +186,14 @@ def offsets_and_sizes(node):
     bad.append(event)
     for event in bad:
         assert client.wait(event) < 0, f"event {event} ended well"
+    bad_objects(client, mem, big)
+    client.ping()
+    client.close()
+
+
+def bad_objects(client, mem, big):
+    """Buffers, parts of buffers, images and addresses that cannot be. The commands that use them
+    must fail."""
     for size in (0, big, 1 << 62, 1 << 48):
         event = client.id()
         client.send("ReadBuffer", client.queue, client.buffer(size), event, 0, 1)
@@ -221,8 +229,6 @@ def offsets_and_sizes(node):
     event = client.id()
     client.send("CopySvm", client.queue, event, 0x1000, 0x2000, 1 << 60)
     assert client.wait(event) < 0
-    client.ping()
-    client.close()
 
 
 def launches(node):

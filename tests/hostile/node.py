@@ -19,6 +19,33 @@ TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 BIN = Path(os.environ.get("PENSTOCK_BIN", TARGET / "release"))
 
 
+def usual_environment(folder, key, cache):
+    """Returns the variables of a daemon in `folder`."""
+    environment = dict(
+        os.environ,
+        PENSTOCK_KEY=str(key),
+        POCL_DEVICES="pthread",
+        TMPDIR=str(folder),
+        PENSTOCK_CACHE=str(cache or folder / "cache"),
+    )
+    for name in ("PENSTOCK_NODES", "PENSTOCK_WORKER"):
+        environment.pop(name, None)
+    return environment
+
+
+def become_usual(before, user):
+    """Gives a process the usual limit of descriptors, whatever this process has, because the daemon
+    must work with what users have. Then calls `before` and becomes `user`, if they are given."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
+    if before:
+        before()
+    if user is not None:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+
+
 class Node:
     """A daemon in a folder of its own. It listens on a Unix socket and on TCP; if it is closed, it
     has no key and listens on the Unix socket alone. `before` runs in the daemon's process before
@@ -43,21 +70,9 @@ class Node:
         self.shm = shared_memory()
         self.roll = Roll()
         key = self.folder / "key"
-        self.env = dict(
-            os.environ,
-            PENSTOCK_KEY=str(key),
-            POCL_DEVICES="pthread",
-            TMPDIR=str(self.folder),
-            PENSTOCK_CACHE=str(cache or self.folder / "cache"),
-        )
-        for name in ("PENSTOCK_NODES", "PENSTOCK_WORKER"):
-            self.env.pop(name, None)
-        subprocess.run(
-            [BIN / "penstock", "key", "--create"],
-            env=self.env,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        self.env = usual_environment(self.folder, key, cache)
+        command = [BIN / "penstock", "key", "--create"]
+        subprocess.run(command, env=self.env, check=True, stdout=subprocess.DEVNULL)
         self.key = bytes.fromhex(key.read_text().strip())
         self.log = open(self.folder / "daemon.log", "w+b", buffering=0)
         self.env |= environment or {}
@@ -75,24 +90,12 @@ class Node:
             for path in (self.folder, *self.folder.iterdir()):
                 os.chown(path, user, user)
 
-        # The usual limit of descriptors, whatever this process has: the daemon must work with what
-        # users have.
-        def usual():
-            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-            resource.setrlimit(resource.RLIMIT_NOFILE, (1024, most))
-            if before:
-                before()
-            if user is not None:
-                os.setgroups([])
-                os.setresgid(user, user, user)
-                os.setresuid(user, user, user)
-
         self.daemon = subprocess.Popen(
             [program, "serve", *listen, *options],
             env=self.env,
             stdout=subprocess.PIPE,
             stderr=self.log,
-            preexec_fn=usual,
+            preexec_fn=lambda: become_usual(before, user),
             pass_fds=inherited,
             text=True,
         )
