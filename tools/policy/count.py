@@ -21,6 +21,7 @@ import sys
 import tarfile
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import chain
 from pathlib import Path, PurePath
 
@@ -53,8 +54,13 @@ def files_of(commit):
 
 
 def is_generated(name, text):
+    return name.startswith(unchecked()) or "@generated" in text[:1000]
+
+
+@cache
+def unchecked():
     policy = tomllib.loads((ROOT / "tools/policy/policy.toml").read_text())
-    return name.startswith(tuple(policy["unchecked"])) or "@generated" in text[:1000]
+    return tuple(policy["unchecked"])
 
 
 def formatted(files):

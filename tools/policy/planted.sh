@@ -148,6 +148,13 @@ fails repetition 'stand again in crates/pool/dql/src/planted.rs' $dql/planted.rs
 fails repetition-explained 'these files do not repeat lines' tools/policy/policy.toml \
     '[repetition-explained."crates/pool/dql/src/lib.rs = crates/pool/dql/src/planted.rs"]
 lines = 6' policy repetition
+long='void planted(void) {'
+for line in {1..70}; do long+=$'\n'"    f($line);"; done
+fails function-lines-c 'function-lines: tests/c/planted.c:1: planted has 72 lines' \
+    tests/c/planted.c "$long"$'\n}' policy function-lines
+fails function-lines-python 'function-lines: tools/planted.py:1: planted has 71 lines' \
+    tools/planted.py "$(echo 'def planted():'; printf '    f()\n%.0s' {1..70})" \
+    policy function-lines
 fails tuples 'tuples: crates/pool/dql/src/planted.rs:1: planted' $dql/planted.rs \
     'fn planted(it: (u8, u8, u8)) {}' policy tuples
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \

@@ -1,8 +1,8 @@
 """Finds sequences of equal lines of code in different places.
 
 Lines are compared by their tokens: comments, blank lines and spaces do not count. Left out are
-imports, attributes, tests, signatures of functions, and lines without a word, such as closing
-braces. Two lines are equal only if all their names and literals are equal.
+imports, directives, attributes, tests, signatures of Rust functions, and lines without a word, such
+as closing braces. Two lines are equal only if all their names and literals are equal.
 
 The part [repetition-explained] of policy.toml explains repetitions that are there on purpose.
 """
@@ -10,6 +10,7 @@ The part [repetition-explained] of policy.toml explains repetitions that are the
 import re
 from dataclasses import dataclass
 
+import c_source
 from rust_source import body_of, without_comments, without_tests
 
 TOKEN = re.compile(r"\w+|\"(?:\\.|[^\"\\])*\"|[^\w\s]", re.DOTALL)
@@ -38,6 +39,25 @@ def lines_of(text, code):
         elif re.search(r"\w", stripped) and not stripped.startswith(("#[", "#![")):
             found.append((number, " ".join(TOKEN.findall(stripped))))
     return found
+
+
+def lines_of_c(text):
+    return plain_lines(c_source.without_comments(text), ("#",))
+
+
+def lines_of_python(text):
+    # The last lines of a program only call it.
+    return plain_lines(text.partition("\nif __name__ ==")[0], ("#", "import ", "from "))
+
+
+def plain_lines(text, left_out):
+    """Like `lines_of`. Leaves out the lines that begin with one of `left_out`."""
+    stripped = ((number, line.strip()) for number, line in enumerate(text.splitlines(), 1))
+    return [
+        (number, " ".join(TOKEN.findall(line)))
+        for number, line in stripped
+        if re.search(r"\w", line) and not line.startswith(left_out)
+    ]
 
 
 def without_signatures(text, code):

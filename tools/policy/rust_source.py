@@ -5,6 +5,7 @@ This is no parser. It understands as much of Rust as the rules of `check.py` nee
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import PurePath
 
 TOKEN = re.compile(
@@ -20,6 +21,7 @@ TOKEN = re.compile(
 )
 
 
+@cache
 def blank(text):
     """Returns `text` with all comments and literals replaced by blanks. Line breaks stay."""
     return blanked(text, {"other"})
@@ -30,11 +32,11 @@ def without_comments(text):
     return blanked(text, {"other", "raw", "text", "char"})
 
 
-def blanked(text, kept):
+def blanked(text, kept, token=TOKEN):
     """Returns `text` with all tokens replaced by blanks whose kind is not in `kept`."""
     out, at = [], 0
     while at < len(text):
-        match = TOKEN.match(text, at)
+        match = token.match(text, at)
         end, kind = match.end(), match.lastgroup
         if kind == "hashes":
             kind = "raw"
@@ -103,15 +105,8 @@ def only_tests(code):
 
 def end_of_item(code, at):
     """Returns the end of the item that begins at `at`: behind its `;` or its closing brace."""
-    depth = 0
-    for match in re.compile(r"[(\[{;)\]]").finditer(code, at):
-        if match[0] in "([":
-            depth += 1
-        elif match[0] in ")]":
-            depth -= 1
-        elif depth == 0:
-            return match.end() if match[0] == ";" else closing(code, match.start()) + 1
-    return len(code)
+    end = end_of_signature(code, at)
+    return closing(code, end) + 1 if code[end : end + 1] == "{" else min(end + 1, len(code))
 
 
 def test_modules(name, code):
@@ -150,7 +145,7 @@ def body_of(code, at):
 
 
 def end_of_signature(code, at):
-    """Returns where the signature ends whose name ends at `at`: at its brace or semicolon."""
+    """Returns where what begins at `at` has its brace or semicolon, such as a signature."""
     depth = 0
     for match in re.compile(r"[(\[{;)\]]").finditer(code, at):
         if match[0] in "([":
