@@ -24,6 +24,7 @@ from pathlib import Path
 import c_source
 import crate_map
 import python_source
+import thread_names
 from repetition import lines_of, lines_of_c, lines_of_python, repetitions
 from rust_source import (
     Crate,
@@ -34,6 +35,7 @@ from rust_source import (
     only_tests,
     test_modules,
     tuples,
+    without_comments,
     without_tests,
 )
 
@@ -336,6 +338,22 @@ def no_indexing(tree):
             yield Finding("indexing", name, 1, text)
 
 
+def listed_threads(tree):
+    """A page lists each thread that the crates start, by its name."""
+    sources = {
+        name: without_tests(without_comments(tree.text(name)), tree.code(name))
+        for name in tree.sources()
+    }
+    page = thread_names.DOCUMENT
+    for name, thread in thread_names.missing(sources, tree.text(page)):
+        text = f"{name} starts the thread `{thread}`, which no table of {page} lists"
+        yield Finding("threads", f"{name} {thread}", 1, text)
+    for thread in thread_names.gone(sources, tree.text(page)):
+        yield Finding(
+            "threads", page, 1, f"{page} lists the thread `{thread}`, and nothing starts it"
+        )
+
+
 def dependencies(tree):
     """Other people's crates have a permitted licence and source, and none is banned or there twice."""
     policy = tree.policy["dependencies"]
@@ -390,6 +408,7 @@ RULES = {
     "repetition": repeated_lines,
     "tuples": small_tuples,
     "indexing": no_indexing,
+    "threads": listed_threads,
     "dependencies": dependencies,
 }
 

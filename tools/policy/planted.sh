@@ -155,6 +155,8 @@ fails function-lines-c 'function-lines: tests/c/planted.c:1: planted has 72 line
 fails function-lines-python 'function-lines: tools/planted.py:1: planted has 71 lines' \
     tools/planted.py "$(echo 'def planted():'; printf '    f()\n%.0s' {1..70})" \
     policy function-lines
+fails threads 'starts the thread `planted`' $dql/planted.rs \
+    'fn planted() { spawn_quiet("planted", 8, work); }' policy threads
 fails tuples 'tuples: crates/pool/dql/src/planted.rs:1: planted' $dql/planted.rs \
     'fn planted(it: (u8, u8, u8)) {}' policy tuples
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \

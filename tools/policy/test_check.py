@@ -52,6 +52,18 @@ ARCHITECTURE = """\
 
 The parts work.
 """
+PROCESSES = """\
+# Processes
+
+## Threads
+
+| thread | does |
+|---|---|
+
+## Bytes
+
+| `other` | bytes |
+"""
 CLEAN = {
     "Cargo.toml": 'members = [\n  # What tests plant in.\n  "crates/room/low",\n'
     '  "crates/room/high",\n]\n',
@@ -66,6 +78,7 @@ CLEAN = {
     "crates/room/high/Cargo.toml": '[package]\ndescription = "Asks"\n'
     '[dependencies]\npenstock-low = "1"\n',
     "crates/room/high/src/lib.rs": "",
+    "docs/processes.md": PROCESSES,
 }
 # What is planted: the rule, the file, and its text.
 PLANTED = [
@@ -89,6 +102,7 @@ PLANTED = [
     ),
     ("indexing", "crates/room/low/src/lib.rs", "mod a;\n"),
     ("tuples", "crates/room/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
+    ("threads", "crates/room/low/src/sys.rs", 'fn f() { spawn_quiet("one", 8, work); }\n'),
 ]
 
 
@@ -323,6 +337,38 @@ def test_tuples_of_tests_are_left_alone(tree):
     write(tree, "crates/room/low/src/a.rs", "#[cfg(test)]\nmod tests;\npub struct A;\n")
     write(tree, "crates/room/low/src/a/tests.rs", "fn f(a: (A, B, C)) {}\n")
     assert check(tree, "--rule", "tuples").returncode == 0
+
+
+THREADS = """\
+fn f() {
+    let builder = thread::Builder::new()
+        .name("one".into());
+    Builder::new().name(format!("to-{node}"));
+    heaps.run(it.id, "three", work);
+}
+#[cfg(test)]
+mod tests { fn f() { spawn_quiet("four", 8, work); } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "messages"),
+    [
+        ("| `one` | a |\n| `to-NODE` | b |\n| `three`, `to-2` | c |\n", []),
+        ("| `to-NODE` | a |\n", ["low/src/sys.rs starts the thread `one`", "the thread `three`"]),
+        (
+            "| `one` | a |\n| `to-NODE`, `three` | b |\n| `five` | `six` |\n",
+            ["lists the thread `five`"],
+        ),
+    ],
+)
+def test_threads_are_compared_with_the_page(tree, rows, messages):
+    write(tree, "crates/room/low/src/sys.rs", THREADS)
+    write(tree, "docs/processes.md", PROCESSES.replace("|---|---|\n", f"|---|---|\n{rows}"))
+    result = check(tree, "--rule", "threads")
+    lines = result.stdout.splitlines()
+    assert result.returncode == bool(messages), result.stdout
+    assert all(m in line for m, line in zip(messages, lines, strict=bool(messages))), lines
 
 
 def test_unchecked_files_are_left_alone(tree):
