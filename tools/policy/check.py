@@ -4,12 +4,12 @@
 Usage: tools/policy/check.py [--root FOLDER] [--rule NAME]... [--json] [--write [--adopt NAME]]
        tools/policy/check.py [--root FOLDER] --map
 
-The rules and their limits are in policy.toml. The places that break a rule today are in
-allowed.toml, each with its figure. A place that breaks a rule and is not listed there fails, and so
-does a place whose figure grew. The check names a place whose figure shrank, because a list that is
-too generous permits the figure to grow again. --write writes the list anew. It refuses to add a
-place or to raise a figure. --adopt NAME lists the places of a new rule once. --map writes the map
-of the crates in ARCHITECTURE.md anew.
+The rules and their limits are in policy.toml, and the lines that a crate may have in budget.toml.
+The places that break a rule today are in allowed.toml, each with its figure. A place that breaks a
+rule and is not listed there fails, and so does a place whose figure grew. The check names a place
+whose figure shrank, because a list that is too generous permits the figure to grow again. --write
+writes the list anew. It refuses to add a place or to raise a figure. --adopt NAME lists the places
+of a new rule once. --map writes the map of the crates in ARCHITECTURE.md anew.
 """
 
 import argparse
@@ -21,7 +21,9 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+import budget
 import c_source
+import count
 import crate_map
 import python_source
 import thread_names
@@ -354,6 +356,18 @@ def listed_threads(tree):
         )
 
 
+def budgets(tree):
+    """A crate has no more lines of Rust than its budget. A budget is raised in a commit of its own,
+    with the reason."""
+    rust = {name: text for name, text in tree.texts((".rs",)).items() if name.startswith("crates/")}
+    counted = {name: lines for name, (lines, *_) in count.count(rust).items()}
+    for place in budget.overrun(counted, tomllib.loads(tree.text(budget.FILE))["lines"]):
+        yield Finding("budgets", *place)
+    raised = budget.newest_raise(tree.root)
+    for text in budget.faults_of_raise(tree.root, *raised) if raised else ():
+        yield Finding("budgets", budget.FILE, 1, text)
+
+
 def dependencies(tree):
     """Other people's crates have a permitted licence and source, and none is banned or there twice."""
     policy = tree.policy["dependencies"]
@@ -409,6 +423,7 @@ RULES = {
     "tuples": small_tuples,
     "indexing": no_indexing,
     "threads": listed_threads,
+    "budgets": budgets,
     "dependencies": dependencies,
 }
 

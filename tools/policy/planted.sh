@@ -95,6 +95,18 @@ circle() {
     policy circles
 }
 
+# Raises a budget in a commit that also has other files.
+raise() {
+    local who=(-c user.name=planted -c user.email=planted)
+    local commit=(git "${who[@]}" -c commit.gpgsign=false commit -qam)
+    git add -A
+    "${commit[@]}" 'all'
+    sed -i 's/^wire = .*/wire = 99999/' tools/policy/budget.toml
+    echo '# planted' >>tools/setup.sh
+    "${commit[@]}" 'more'
+    policy budgets
+}
+
 renew
 dql=crates/pool/dql/src
 unsafe='pub fn planted() { unsafe { std::hint::unreachable_unchecked() } }'
@@ -157,6 +169,8 @@ fails function-lines-python 'function-lines: tools/planted.py:1: planted has 71 
     policy function-lines
 fails threads 'starts the thread `planted`' $dql/planted.rs \
     'fn planted() { spawn_quiet("planted", 8, work); }' policy threads
+fails -e budgets 'budgets: dql has .* its budget is 1:' tools/policy/budget.toml \
+    's/^dql = .*/dql = 1/' policy budgets
 fails tuples 'tuples: crates/pool/dql/src/planted.rs:1: planted' $dql/planted.rs \
     'fn planted(it: (u8, u8, u8)) {}' policy tuples
 fails -e fuzz 'panicked at .*dql/src/query.rs' $dql/query.rs \
@@ -173,5 +187,8 @@ fails -e skip-in-no-test 'not in the thread of a test' \
     tests penstock-trial
 fails -e test-that-fails 'planted.*FAILED' \
     crates/base/trial/src/skip.rs "$(test_with 'panic!();')" tests penstock-trial
+# The last one, because it commits.
+fails -e budget-raised 'raises the budget of wire and changes tools/setup.sh' \
+    tools/policy/budget.toml 's/^wire = .*/wire = 99998/' raise
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

@@ -31,6 +31,7 @@ banned = ["bad"]
 twice = ["old"]
 """
 PACKAGE = {"name": "good", "version": "1", "license": "(MIT OR GPL-2.0) AND ISC", "source": "home"}
+BUDGET = "[lines]\nlow = 18\nhigh = 3\n"
 ARCHITECTURE = """\
 # Parts
 
@@ -103,6 +104,11 @@ PLANTED = [
     ("indexing", "crates/room/low/src/lib.rs", "mod a;\n"),
     ("tuples", "crates/room/low/src/sys.rs", "fn f() -> (A, B, C) {}\n"),
     ("threads", "crates/room/low/src/sys.rs", 'fn f() { spawn_quiet("one", 8, work); }\n'),
+    (
+        "budgets",
+        "crates/room/low/src/sys.rs",
+        "".join(f"const A{n}: u8 = {n};\n" for n in range(9)),
+    ),
 ]
 
 
@@ -117,6 +123,7 @@ def tree(tmp_path, monkeypatch):
         write(tmp_path, name, text)
     write(tmp_path, "tools/policy/policy.toml", POLICY)
     write(tmp_path, "tools/policy/allowed.toml", "")
+    write(tmp_path, "tools/policy/budget.toml", BUDGET)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     return tmp_path
 
