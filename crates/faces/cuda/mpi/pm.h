@@ -152,7 +152,7 @@ struct pm_lane {
     enum pm_lane_way { PM_SENDS, PM_RECEIVES } way;
 };
 
-/* requests.c */
+/* entered.c */
 
 /* An operation that has a request. */
 struct pm_operation {
@@ -178,6 +178,11 @@ void pm_enter(struct pm_operation *operation);
  * only MPI knows. */
 struct pm_operation *pm_claim(MPI_Request request);
 void pm_unclaim(struct pm_operation *operation);
+/* Removes a claimed operation, so that no call finds it. */
+void pm_leave(struct pm_operation *operation);
+
+/* requests.c */
+
 /* Removes a claimed operation and frees it. */
 void pm_drop(struct pm_operation *operation);
 /* Does what follows the end of a claimed operation: stores what was received, and drops the
