@@ -150,10 +150,11 @@ mod tests {
         assert!(pages().iter().any(|(name, _)| name == "penstock-run.1"));
     }
 
-    const DOCUMENTS: [&str; 12] = [
+    const DOCUMENTS: [&str; 13] = [
         "README.md",
         "CONTRIBUTING.md",
         "SECURITY.md",
+        "docs/README.md",
         "docs/configuration.md",
         "docs/cuda-programs.md",
         "docs/debugging.md",
