@@ -352,6 +352,7 @@ fn f() {
         .name("one".into());
     Builder::new().name(format!("to-{node}"));
     heaps.run(it.id, "three", work);
+    Builder::new().stack_size(bytes_of(it)).name("to-all".into());
 }
 #[cfg(test)]
 mod tests { fn f() { spawn_quiet("four", 8, work); } }
@@ -361,11 +362,21 @@ mod tests { fn f() { spawn_quiet("four", 8, work); } }
 @pytest.mark.parametrize(
     ("rows", "messages"),
     [
-        ("| `one` | a |\n| `to-NODE` | b |\n| `three`, `to-2` | c |\n", []),
-        ("| `to-NODE` | a |\n", ["low/src/sys.rs starts the thread `one`", "the thread `three`"]),
+        ("| `one` | a |\n| `to-NODE` | b |\n| `three`, `to-all` | c |\n", []),
         (
-            "| `one` | a |\n| `to-NODE`, `three` | b |\n| `five` | `six` |\n",
+            "| `to-NODE` | a |\n| `to-all` | b |\n",
+            ["low/src/sys.rs starts the thread `one`", "the thread `three`"],
+        ),
+        (
+            "| `one` | a |\n| `to-NODE`, `three`, `to-all` | b |\n| `five` | `six` |\n",
             ["lists the thread `five`"],
+        ),
+        # A fixed name that begins like one that is made at run time stands for itself.
+        ("| `one`, `three` | a |\n| `to-NODE` | b |\n", ["starts the thread `to-all`"]),
+        ("| `one`, `three` | a |\n| `to-all` | b |\n", ["starts the thread `to-{node}`"]),
+        (
+            "| `one`, `three` | a |\n| `to-NODE`, `to-all`, `to-some` | b |\n",
+            ["lists the thread `to-some`"],
         ),
     ],
 )

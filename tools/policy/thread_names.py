@@ -1,14 +1,22 @@
-"""Compares the names of the threads that the code starts with the tables of docs/processes.md."""
+"""Compares the names of the threads that the code starts with the tables of docs/processes.md.
+
+The rule sees a literal name, or one made by `format!`, in the calls that `STARTED` lists. It does
+not see a thread without a name, such as that of `thread::spawn`, a name that is a constant or a
+variable, and a builder that one statement makes and another one names.
+"""
 
 import re
 
 DOCUMENT = "docs/processes.md"
 SECTION = re.compile(r"^## Threads\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-# How a thread gets its name. A name that is made at run time begins with what stands here.
+# How a thread gets its name. Other calls may stand between `Builder::new()` and `.name`.
 STARTED = re.compile(
-    r"(?:\bBuilder::new\(\)\s*\.name\(|\b(?:spawn_quiet|in_thread)\(|\bWorker::new\("
-    r"|\.run\([\w.]+,)\s*(?P<made>format!\()?\s*\"(?P<name>[^\"{]+)"
+    r"(?:\bBuilder::new\(\)(?:\s*\.\w+\((?:[^()]|\([^()]*\))*\))*?\s*\.name\("
+    r"|\b(?:spawn_quiet|in_thread)\(|\bWorker::new\("
+    r"|\.run\([\w.]+,)\s*(?P<made>format!\()?\s*\"(?P<name>[^\"]+)\""
 )
+# What the page writes for a part of a name that is made at run time, such as NODE.
+PLACEHOLDER = "[A-Z]+"
 
 
 def missing(sources, document):
@@ -30,9 +38,12 @@ def gone(sources, document):
 
 
 def is_name(started, name):
-    """Returns whether the code starts a thread of this name at the match `started`."""
-    begins = name.startswith(started["name"])
-    return begins and (started["made"] is not None or name == started["name"])
+    """Returns whether the code starts a thread of this name at the match `started`. A fixed name
+    is no name that is made at run time, even if both begin alike."""
+    if started["made"] is None:
+        return name == started["name"]
+    fixed = re.split(r"\{[^}]*\}", started["name"])
+    return re.fullmatch(PLACEHOLDER.join(map(re.escape, fixed)), name) is not None
 
 
 def names_of(document):
