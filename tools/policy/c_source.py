@@ -3,7 +3,7 @@
 This is no parser. It understands as much of C as the rules of `check.py` need: the body of a
 function is a block behind a closing parenthesis, outside of all other blocks except for `extern`,
 `namespace`, and the definitions of structures. So a macro that stands for the head of a function
-counts as one, and so does a macro of several lines.
+counts as one, and so does a macro of several lines. Decision 76 lists what is not seen.
 """
 
 import posixpath
@@ -17,27 +17,44 @@ SUFFIXES = (".c", ".h", ".cu", ".cuh", ".cl", ".cpp", ".hpp")
 TOKEN = re.compile(
     r"""
     (?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
-  | (?P<raw>R"(?P<hashes>[^()\\\s]*)\(.*?\)(?P=hashes)")
+  | (?P<raw>(?:u8|[uUL])?R"(?P<hashes>[^()\\\s]*)\(.*?\)(?P=hashes)")
   | (?P<text>"(?:\\.|[^"\\\n])*")
-  | (?P<char>(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+')
-  | (?P<other>[^/"'R]+|.)
+  | (?P<char>'(?:\\.|[^'\\\n])+')
+  # A number may have quotes among its digits, and a word or a number ends before a literal.
+  | (?P<other>(?:\d(?:'?[\w.])*|(?!(?:u8|[uUL])?R")[^\W\d]\w*|[^/"'\w]+)+|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
 # What changes where the scanner is: directives with their continued lines, braces, semicolons.
 MARK = re.compile(r"^[ \t]*\#[ \t]*(\w*)((?:\\\n|[^\n])*)|[{};]", re.MULTILINE)
-# A function that is called, passed or declared, and not a field.
-WORD = re.compile(r"(?<![.>\w])\w+(?=\s*[(,;)])")
+# A function that is called, passed, chosen or declared, and not a field.
+WORD = re.compile(r"(?<![.>\w])\w+(?=\s*(?:[(,;)}]|:(?!:)))")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 # Heads of blocks in which functions may be defined.
 OUTER = re.compile(r"\b(?:extern|namespace|struct|class|union)\b[^()=]*$")
-# The templates, attributes and initialisers around the name and the parameters of a function.
-AROUND = re.compile(
-    r"\btemplate\s*<[^(){}]*>|\b__attribute__\s*\(\(.*?\)\)"
-    r"|(?<=\boperator)\s*(?:\(\)|[^\w\s(]+)|(?<=\))\s*:(?!:).*",
+# What is in parentheses or angle brackets, with up to three such pairs in each other.
+PARENTHESES = ANGLES = "(?!)"
+for _ in range(3):
+    PARENTHESES = rf"\((?:[^()]|{PARENTHESES})*\)"
+for _ in range(3):
+    ANGLES = rf"<(?:[^()<>{{}}]|{PARENTHESES}|{ANGLES})*>"
+ATTRIBUTE = re.compile(
+    r"\b(?:__attribute__|__declspec|__align__|__launch_bounds__|alignas|_Alignas|noexcept)\s*"
+    rf"{PARENTHESES}|\[\[.*?\]\]",
     re.DOTALL,
 )
-QUALIFIERS = re.compile(r"(?:\s|\b(?:const|noexcept|override|final|volatile)\b)*$")
+QUALIFIER = r"(?:[\s&]|\b(?:const|noexcept|override|final|volatile|try)\b)*"
+# The templates, operators, initialisers and types around the name and the parameters of a function.
+AROUND = re.compile(
+    rf"\btemplate\s*{ANGLES}|(?<=\boperator)\s*(?:\(\)|[^\w\s(]+)"
+    rf"|(?<=\)){QUALIFIER}(?::(?!:)|->).*",
+    re.DOTALL,
+)
+QUALIFIERS = re.compile(rf"{QUALIFIER}$")
+# The values of members behind the parameters of a function, up to one in braces.
+MEMBER = re.compile(rf"\){QUALIFIER}:(?!:).*[\w>]\s*$", re.DOTALL)
+# The name of a function, which may be that of a specialisation, such as `denoise<Shared>`.
+NAME = re.compile(rf"(\w+)\s*(?:{ANGLES}\s*)?$")
 
 
 @cache
@@ -61,6 +78,12 @@ def functions(code):
         lines = max(last - line + 1, found[body.at].lines if body.at in found else 0)
         found[body.at] = Function(body.name, line, lines)
     return list(found.values())
+
+
+def is_whole(code):
+    """Returns whether each block of `code` has its beginning and its end. If a block has none, the
+    functions behind its other brace are not seen."""
+    return scan(code)[1]
 
 
 def uses(texts):
@@ -106,22 +129,29 @@ def reached(name, included):
 
 @dataclass
 class Body:
-    """A function or a macro: where its name and its body end, and whether other files see it."""
+    """A function or a macro: where its name and its body end, and whether other files see it. It
+    has no name if the block is something else, such as a list of values."""
 
     at: int
     end: int
     name: str
     is_public: bool
+    is_in_head: bool = False
 
 
 def bodies(code):
-    """Yields the functions and the macros of several lines.
+    """Returns the functions and the macros of several lines."""
+    return scan(code)[0]
+
+
+def scan(code):
+    """Returns the bodies of `code`, and whether all its braces have counterparts.
 
     `blocks` has an entry for each open block: `None` for one in which functions may be defined,
     and otherwise a `Body`, without a name if the block belongs to no function. Behind `#else`, the
     open blocks are those that were open at the `#if`.
     """
-    blocks, start, branches = [], 0, []
+    found, blocks, start, branches, strays = [], [], 0, [], 0
     for mark in MARK.finditer(code):
         if mark[1] is not None:
             if mark[1] in ("if", "ifdef", "ifndef"):
@@ -131,29 +161,49 @@ def bodies(code):
             elif mark[1] == "endif" and branches:
                 branches.pop()
             elif mark[1] == "define" and "\n" in mark[2]:
-                yield Body(mark.start(), mark.end(), re.match(r"\s*(\w*)", mark[2])[1], False)
+                name = re.match(r"\s*(\w*)", mark[2])[1]
+                found.append(Body(mark.start(), mark.end(), name, False))
             continue
         is_outer = not any(blocks)
         if mark[0] == "{":
-            is_open = is_outer and OUTER.search(MARK.sub(" ", code[start : mark.start()]))
-            blocks.append(None if is_open else definition(code, start, mark.start(), is_outer))
+            blocks.append(block(code, start, mark.start(), is_outer))
         elif mark[0] == "}" and blocks:
             body = blocks.pop()
             if body and body.name:
-                yield replace(body, end=mark.start())
+                found.append(replace(body, end=mark.start()))
+            if body and body.is_in_head:
+                continue
+        elif mark[0] == "}":
+            strays += 1
         if not any(blocks):
             start = mark.end()
+    return found, not blocks and not strays and not is_in_parentheses(code[start:])
+
+
+def block(code, start, at, is_outer):
+    """Returns the entry for the block that begins at `at` behind the head `code[start:at]`."""
+    if is_outer and OUTER.search(ATTRIBUTE.sub("", MARK.sub(" ", code[start:at]))):
+        return None
+    # The value of a parameter or of a member belongs to the head of a function.
+    if is_outer and (is_in_parentheses(code[start:at]) or MEMBER.search(code, start, at)):
+        return Body(start, at, "", False, is_in_head=True)
+    return definition(code, start, at, is_outer)
+
+
+def is_in_parentheses(head):
+    head = MARK.sub(" ", head)
+    return head.count("(") > head.count(")")
 
 
 def definition(code, start, end, is_outer):
     """Returns the body behind the head `code[start:end]`. It has no name if the head is that of
     something else, such as a list of values."""
     head = code[start:end]
-    for around in (MARK, AROUND):
+    for around in (MARK, ATTRIBUTE, AROUND):
         head = around.sub(lambda it: " " * len(it[0]), head)
     head = QUALIFIERS.sub("", head)
     opening = opening_of(head)
-    name = re.search(r"(\w+)\s*$", head[: max(opening, 0)])
+    name = NAME.search(head[: max(opening, 0)])
     if not is_outer or name is None or "=" in head[:opening]:
         return Body(start, end, "", False)
     # A macro without a type before it has the name of the function as its argument.

@@ -186,6 +186,12 @@ def function_lines(tree):
             if function.lines > limit:
                 text = f"{name}:{function.line}: {function.name} has {function.lines} lines, the limit is {limit}"
                 yield Finding("function-lines", f"{name} {function.name}", function.lines, text)
+    for name, text in tree.texts(c_source.SUFFIXES).items():
+        if not c_source.is_whole(c_source.blank(text)):
+            text = (
+                f"{name} has a brace without its counterpart, so functions behind it are not seen"
+            )
+            yield Finding("function-lines", name, 1, text)
 
 
 def width(tree):

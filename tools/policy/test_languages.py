@@ -40,6 +40,19 @@ def found(text):
             [("s", 2, 2), ("g", 4, 1)],
         ),
         ("bool operator==(const T &a) {\n}\n", [("operator", 1, 2)]),
+        ("template <> void f<A<B>>(int a) {\n}\nvoid g() {}\n", [("f", 1, 2), ("g", 3, 1)]),
+        ("struct alignas(16) s {\n    void f() {}\n};\n", [("f", 2, 1)]),
+        ("struct __attribute__((a, b(4))) s {\n    void f() {}\n};\n", [("f", 2, 1)]),
+        ("kernel void k() __attribute__((reqd_work_group_size(1, 1, 1))) {}\n", [("k", 1, 1)]),
+        ("[[nodiscard]] auto f() const noexcept(true) -> a::b<c> {\n}\n", [("f", 1, 2)]),
+        ("template <class T, class = e<(sizeof(T) > 4)>> void f(x<T> a) {}\n", [("f", 1, 1)]),
+        ("void f(s a = {}, s b = {1, {2}}) {\n}\nvoid g() {}\n", [("f", 1, 2), ("g", 3, 1)]),
+        ("struct s {\n    s() : x{1}, y(2) {\n    }\n};\n", [("s", 2, 2)]),
+        (
+            "int f() {\n    switch (c) {\n    case'{': g();\n    }\n}\nvoid h() {}\n",
+            [("f", 1, 5), ("h", 6, 1)],
+        ),
+        ('auto s = LR"({)" u8R"({)", c = L\'{\';\nint n = 0xA\'B;\nvoid f() {}\n', [("f", 3, 1)]),
         (
             'extern "C" {\nvoid f() {\n}\n}\nnamespace a::b {\nvoid g() {}\n}\n',
             [("f", 2, 2), ("g", 6, 1)],
@@ -74,6 +87,13 @@ def found(text):
 )
 def test_functions_of_c_are_found(text, functions):
     assert found(text) == functions
+
+
+@pytest.mark.parametrize("text", ["void g() {\n", "}\n", 'extern "C" {\n', "int x = g({1}\n"])
+def test_a_brace_that_hides_functions_is_found(tree, text):
+    write(tree, "a.c", f"void f() {{}}\n{text}void h() {{}}\n")
+    result = check(tree, "--rule", "function-lines")
+    assert result.returncode == 1 and "a.c has a brace without" in result.stdout, result.stdout
 
 
 def test_functions_of_python_are_found():
@@ -131,7 +151,15 @@ CIRCLE_OF_IMPORTS = {
 }
 
 
-@pytest.mark.parametrize("files", [CIRCLE_OF_CALLS, CIRCLE_OF_INCLUDES, CIRCLE_OF_IMPORTS])
+CIRCLE_BY_TABLE = CIRCLE_OF_CALLS | {
+    "b.c": '#include "all.h"\nstatic const struct s all = {1, c};\nvoid b(void) {}\n',
+    "c.c": '#include "all.h"\nvoid c(void) { it = x ? a : 0; }\n',
+}
+
+
+@pytest.mark.parametrize(
+    "files", [CIRCLE_OF_CALLS, CIRCLE_BY_TABLE, CIRCLE_OF_INCLUDES, CIRCLE_OF_IMPORTS]
+)
 def test_circles_are_found(tree, files):
     for name, text in files.items():
         write(tree, f"tool/{name}", text)
