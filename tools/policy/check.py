@@ -367,11 +367,17 @@ def budgets(tree):
     with the reason."""
     rust = {name: text for name, text in tree.texts((".rs",)).items() if name.startswith("crates/")}
     counted = {name: lines for name, (lines, *_) in count.count(rust).items()}
-    for place in budget.overrun(counted, tomllib.loads(tree.text(budget.FILE))["lines"]):
+    table = tomllib.loads(tree.text(budget.FILE))
+    for place in budget.overrun(counted, table["lines"]):
         yield Finding("budgets", *place)
-    raised = budget.newest_raise(tree.root)
-    for text in budget.faults_of_raise(tree.root, *raised) if raised else ():
-        yield Finding("budgets", budget.FILE, 1, text)
+    try:
+        if why := budget.unjudged(tree.root):
+            print(f"budgets: the raises are not judged, because {why}", file=sys.stderr)
+            return
+        for text in budget.faults(tree.root, table.get("accepted")):
+            yield Finding("budgets", budget.FILE, 1, text)
+    except budget.Unreadable as error:
+        yield Finding("budgets", budget.FILE, 1, f"the raises cannot be judged: {error}")
 
 
 def dependencies(tree):
