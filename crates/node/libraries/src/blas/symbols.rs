@@ -149,7 +149,6 @@ symbols! {
     dotu: ["", "", "cblas_cdotu_sub", "cblas_zdotu_sub"];
     dotc: ["", "", "cblas_cdotc_sub", "cblas_zdotc_sub"];
     nrm2: ["snrm2_", "dnrm2_", "scnrm2_", "dznrm2_"];
-    asum: ["sasum_", "dasum_", "scasum_", "dzasum_"];
     iamax: ["isamax_", "idamax_", "icamax_", "izamax_"];
     rot: ["srot_", "drot_", "crot_", "zrot_"];
     rot_real: ["srot_", "drot_", "csrot_", "zdrot_"];

@@ -89,9 +89,13 @@ impl Task<'_> {
         let (count, part) = (int(n)?, self.number.part());
         let args = [arg(&count), from.cast_const(), arg(&x.step)];
         match what {
-            Reduction::Norm | Reduction::AbsoluteSum => {
-                let symbols = self.symbols;
-                let entry = if what == Reduction::Norm { &symbols.nrm2 } else { &symbols.asum };
+            Reduction::AbsoluteSum => {
+                let value = if is_empty { 0.0 } else { self.absolute_sum(n, x)? };
+                // SAFETY: the operand has the bytes of the result.
+                unsafe { write(part, to, (value, 0.0)) };
+            }
+            Reduction::Norm => {
+                let entry = &self.symbols.nrm2;
                 let value = match part {
                     _ if is_empty => 0.0,
                     // SAFETY: the function returns a float, and the operand has the bytes that it
@@ -123,17 +127,30 @@ impl Task<'_> {
         Ok(())
     }
 
-    /// Returns the index from 1 of the first element with the smallest absolute value.
-    fn smallest(&self, n: u32, x: Vector) -> Result<i32, Status> {
+    /// Returns the sizes of the elements of a vector with a positive step. The size of a complex
+    /// number is |re| + |im| here.
+    fn sizes(&self, n: u32, x: Vector) -> Result<impl Iterator<Item = f64>, Status> {
         let view =
             View { number: self.number, start: self.operands.at(x.at)?, ld: x.step.unsigned_abs() };
-        let (mut found, mut least) = (0, f64::INFINITY);
-        for index in 0..n {
+        Ok((0..n).map(move |index| {
             // SAFETY: the element is one of the vector's.
             let (re, im) = unsafe { view.get(0, index) };
-            let size = re.abs() + im.abs();
+            re.abs() + im.abs()
+        }))
+    }
+
+    /// Returns the sum of the sizes. The library is not asked: OpenBLAS before 0.3.25 adds wrong
+    /// elements of single complex numbers on processors with AVX-512 (its issue 4282).
+    fn absolute_sum(&self, n: u32, x: Vector) -> Result<f64, Status> {
+        Ok(self.sizes(n, x)?.sum())
+    }
+
+    /// Returns the index from 1 of the first element with the smallest size.
+    fn smallest(&self, n: u32, x: Vector) -> Result<i32, Status> {
+        let (mut found, mut least) = (0, f64::INFINITY);
+        for (size, at) in self.sizes(n, x)?.zip(1..=i32::MAX) {
             if size < least || found == 0 {
-                (found, least) = (int(index)? + 1, size);
+                (found, least) = (at, size);
             }
         }
         Ok(found)
