@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use penstock_cl_sys::{CL_RUNNING, CL_SUBMITTED};
 use penstock_device as device;
 use penstock_process::Lock;
-use penstock_wire::id::kind;
-use penstock_wire::{Id, IndexSpace, Status};
-use rustc_hash::FxHashMap;
+use penstock_wire::{IndexSpace, Status};
 
 use super::compiles::{Submitted, compiles_at_launch};
 
@@ -58,37 +56,51 @@ pub(crate) struct Launched {
 /// launch is watched again.
 const WAYS_MAX: usize = 16;
 
-/// In which ways kernels were launched. A way is a device and the work-items, all of them: PoCL
-/// compiles a kernel once for several ways, and never twice for one. PoCL builds no program anew
-/// that has kernels.
-pub(crate) struct Ways<W = (device::Device, IndexSpace)>(
-    FxHashMap<Id<kind::Kernel>, Vec<(W, Arc<AtomicBool>)>>,
-);
+/// In which ways a kernel was launched. PoCL compiles a kernel once for several ways, and never
+/// twice for one. PoCL builds no program anew that has kernels.
+pub(crate) struct Ways<D = device::Device>(Vec<Way<D>>);
 
-impl<W> Default for Ways<W> {
+/// A device and the work-items, all of them.
+struct Way<D> {
+    device: D,
+    space: IndexSpace,
+    /// Whether the driver has compiled the kernel for this way.
+    compiled: Arc<AtomicBool>,
+}
+
+impl<D> Default for Ways<D> {
     fn default() -> Self {
-        Self(FxHashMap::default())
+        Self(Vec::new())
     }
 }
 
-impl<W: PartialEq> Ways<W> {
-    /// Returns what is set when the driver has compiled a kernel that is launched in this way;
-    /// `None` if it has.
-    pub(crate) fn compiled(&mut self, kernel: Id<kind::Kernel>, way: W) -> Option<Arc<AtomicBool>> {
-        let ways = self.0.entry(kernel).or_default();
-        if let Some((_, compiled)) = ways.iter().find(|(known, _)| *known == way) {
+impl<D: PartialEq + Clone> Ways<D> {
+    /// Returns what is set when the driver has compiled the kernel for this way; `None` if the
+    /// driver has compiled it.
+    pub(crate) fn compiled(&mut self, device: &D, space: &IndexSpace) -> Option<Arc<AtomicBool>> {
+        let known = self.0.iter().find(|way| way.device == *device && way.space == *space);
+        if let Some(Way { compiled, .. }) = known {
             return (!compiled.load(Ordering::Relaxed)).then(|| compiled.clone());
         }
-        if ways.len() == WAYS_MAX {
-            ways.remove(0);
+        if self.0.len() == WAYS_MAX {
+            self.0.remove(0);
         }
         let compiled = Arc::<AtomicBool>::default();
-        ways.push((way, compiled.clone()));
+        self.0.push(Way { device: device.clone(), space: *space, compiled: compiled.clone() });
         Some(compiled)
     }
+}
 
-    pub(crate) fn forget(&mut self, kernel: Id<kind::Kernel>) {
-        self.0.remove(&kernel);
+/// A kernel of the client.
+pub(crate) struct Kernel {
+    pub(crate) device: device::Kernel,
+    /// Used only where drivers compile kernels at launches.
+    pub(crate) ways: Ways,
+}
+
+impl From<device::Kernel> for Kernel {
+    fn from(device: device::Kernel) -> Self {
+        Self { device, ways: Ways::default() }
     }
 }
 
@@ -358,11 +370,12 @@ mod tests {
     #[test]
     fn launches_in_a_way_that_was_seen_to_run_are_not_counted() {
         let (mut ways, launches) = (Ways::default(), Launches::default());
+        let space = IndexSpace::line(64, None);
         let launch = |status, compiled| {
             launches.watch(Status(status), HERE, Some(Launched { name: "k".into(), compiled }));
         };
         // All three begin before anything is known of the way.
-        let [first, second, other] = [0, 0, 1].map(|way| ways.compiled(Id::new(1), way));
+        let [first, second, other] = [0, 0, 1].map(|device| ways.compiled(&device, &space));
         launch(CL_SUBMITTED, second);
         launch(CL_SUBMITTED, other);
         let count = || launches.look(Instant::now()).submitted.map(|it| it.count);
@@ -375,29 +388,28 @@ mod tests {
     #[test]
     fn only_launches_for_which_a_driver_may_compile_are_watched() {
         let (mut ways, launches) = (Ways::default(), Launches::default());
-        let [kernel, other] = [1, 2].map(Id::new);
+        let other = IndexSpace::line(64, Some(8));
+        let mut compiled = |device, space: &IndexSpace| ways.compiled(&device, space);
+        let space = &IndexSpace::line(64, None);
         let watch = |status, compiled| {
             launches.watch(Status(status), HERE, Some(Launched { name: "k".into(), compiled }));
             launches.look(Instant::now());
         };
         // A launch that waits or fails does not say that the driver has compiled its kernel.
         for status in [CL_QUEUED, CL_SUBMITTED, -5, CL_RUNNING] {
-            let compiled = ways.compiled(kernel, 0);
+            let compiled = compiled(0, space);
             assert!(compiled.is_some(), "{status}");
             watch(status, compiled);
         }
-        assert!(ways.compiled(kernel, 0).is_none());
-        assert!(ways.compiled(kernel, 1).is_some() && ways.compiled(other, 0).is_some());
-        watch(0, ways.compiled(kernel, 1));
-        assert!(ways.compiled(kernel, 1).is_none());
-        for way in 2..=WAYS_MAX {
-            assert!(ways.compiled(kernel, way).is_some());
+        assert!(compiled(0, space).is_none() && compiled(0, &other).is_some());
+        assert!(compiled(1, space).is_some());
+        watch(0, compiled(1, space));
+        assert!(compiled(1, space).is_none());
+        // There are three ways already, and the oldest one is forgotten.
+        for device in 2..WAYS_MAX {
+            assert!(compiled(device, space).is_some());
         }
-        // One is forgotten, and then all.
-        assert!(ways.compiled(kernel, 1).is_none() && ways.compiled(kernel, 0).is_some());
-        assert!(ways.compiled(kernel, 1).is_some());
-        ways.forget(kernel);
-        assert!(ways.compiled(kernel, 0).is_some());
+        assert!(compiled(1, space).is_none() && compiled(0, space).is_some());
     }
 
     /// A command that is submitted. Something happens while its status is asked for the first time.

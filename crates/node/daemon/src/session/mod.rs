@@ -53,7 +53,7 @@ use allowance::Allowance;
 use compiles::Compiler;
 use flights::Stall;
 use heap_view::Views;
-use launches::Ways;
+use launches::Kernel;
 pub use output::Output;
 pub use peer::{Admissions, Dialer, PeerSetup};
 use program::Program;
@@ -88,9 +88,7 @@ struct Objects {
     mems: Table<kind::Mem, device::Mem>,
     samplers: Table<kind::Sampler, device::Sampler>,
     programs: Table<kind::Program, Arc<Program>>,
-    kernels: Table<kind::Kernel, device::Kernel>,
-    /// In which ways kernels were launched where drivers compile them then.
-    ways: Ways,
+    kernels: Table<kind::Kernel, Kernel>,
     views: Views,
     svm: Svm,
 }
@@ -131,7 +129,6 @@ impl Session {
                 samplers: samplers.counted(&allowance),
                 programs: programs.counted(&allowance),
                 kernels: kernels.counted(&allowance),
-                ways: Ways::default(),
                 views: Views::default(),
                 svm: Svm::default(),
             },

@@ -1,14 +1,14 @@
 //! Kernels: their creation, queries and launches.
 
 use penstock_device as device;
-use penstock_device::{Kernel, Want};
+use penstock_device::Want;
 use penstock_wire::args::{self, Arg};
 use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{FrameError, Id, IndexSpace, Payload, Status, limits};
 
 use super::command::CommandIds;
-use crate::session::launches::Launched;
+use crate::session::launches::{Kernel, Launched};
 use crate::session::queue::Queue;
 use crate::session::table::Table;
 use crate::session::{Objects, Session};
@@ -18,7 +18,7 @@ impl Objects {
     /// sends each change once; returns the first failure.
     fn set_args(
         &self,
-        kernel: &Kernel,
+        kernel: &device::Kernel,
         queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
         args: &Args,
     ) -> Result<(), Status> {
@@ -31,7 +31,7 @@ impl Objects {
 
     fn set_arg(
         &self,
-        kernel: &Kernel,
+        kernel: &device::Kernel,
         queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
         index: u32,
         arg: Arg<'_>,
@@ -96,11 +96,9 @@ impl Serve<to_worker::LaunchKernel> for Session {
         let args = Args::take(with.payload)?;
         let queues = args.queues(&self.queues);
         // The arguments stay even if this launch fails: the client sends each change once.
-        let set = self
-            .objects
-            .kernels
-            .get(call.kernel)
-            .and_then(|kernel| self.objects.set_args(kernel, &|id| find(&queues, id), &args));
+        let set = self.objects.kernels.get(call.kernel).and_then(|kernel| {
+            self.objects.set_args(&kernel.device, &|id| find(&queues, id), &args)
+        });
         self.objects.views.bind(call.kernel, args.iter());
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
@@ -109,23 +107,22 @@ impl Serve<to_worker::LaunchKernel> for Session {
             CommandIds { queue: call.queue, event: call.event, waits: with.waits },
             |inputs| {
                 set?;
-                let kernel = inputs.objects.kernels.get(call.kernel)?;
+                let kernel = inputs.objects.kernels.get_mut(call.kernel)?;
                 let space = IndexSpace::from(call.space).checked()?;
                 let heaps = inputs.objects.views.launch(call.kernel);
-                let way = || (inputs.queue.device().clone(), space);
-                let compiles = inputs.watch.compiles.then(way);
-                let compiled =
-                    compiles.and_then(|way| inputs.objects.ways.compiled(call.kernel, way));
+                let compiles = inputs.watch.compiles;
+                let way = || kernel.ways.compiled(inputs.queue.device(), &space);
+                let compiled = compiles.then(way).flatten();
                 inputs.watch.is_on |= compiled.is_some();
                 if inputs.watch.is_on {
-                    let name = kernel.name().clone();
+                    let name = kernel.device.name().clone();
                     inputs.watch.kernel = Some(Launched { name, compiled });
                 }
                 // Even if the client wants no event: the heaps must know the launch's end, and so
                 // must who watches it.
                 let is_seen = inputs.watch.is_on || turns.is_some() || !heaps.is_empty();
                 let want = if is_seen { Want::Event } else { inputs.want };
-                let launched = inputs.queue.launch(kernel, &space, inputs.waits, want)?;
+                let launched = inputs.queue.launch(&kernel.device, &space, inputs.waits, want)?;
                 is_launched = true;
                 if let (Some(event), Some(turns)) = (&launched, turns) {
                     turns.note_launch(event);
@@ -149,16 +146,17 @@ impl Serve<to_worker::CreateKernel> for Session {
         let name = String::from_utf8(with.payload.read_all()?)
             .map_err(|_| FrameError::BadPayload("CreateKernel"))?;
         self.objects.kernels.create(call.kernel, |_| {
-            Kernel::new(self.objects.programs.get(call.program)?.device()?, &name)
+            let program = self.objects.programs.get(call.program)?.device()?;
+            device::Kernel::new(program, &name).map(Kernel::from)
         })
     }
 }
 
 impl Serve<to_worker::CloneKernel> for Session {
     fn serve(&mut self, call: &to_worker::CloneKernel, _: Attached<'_>) -> Served {
-        self.objects
-            .kernels
-            .create(call.kernel, |kernels| kernels.get(call.source).and_then(Kernel::duplicate))?;
+        self.objects.kernels.create(call.kernel, |kernels| {
+            kernels.get(call.source)?.device.duplicate().map(Kernel::from)
+        })?;
         if self.objects.kernels.get(call.kernel).is_ok() {
             self.objects.views.bind_as(call.kernel, call.source);
         }
@@ -169,7 +167,6 @@ impl Serve<to_worker::CloneKernel> for Session {
 impl Serve<to_worker::ReleaseKernel> for Session {
     fn serve(&mut self, call: &to_worker::ReleaseKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.remove(call.kernel);
-        self.objects.ways.forget(call.kernel);
         self.objects.views.unbind(call.kernel);
         Ok(())
     }
@@ -179,7 +176,7 @@ impl Serve<to_worker::SetKernelExecInfo> for Session {
     fn serve(&mut self, call: &to_worker::SetKernelExecInfo, with: Attached<'_>) -> Served {
         let value = with.payload.read_all()?;
         let kernel = self.objects.kernels.get(call.kernel);
-        let set = kernel.and_then(|kernel| kernel.set_exec_info(call.name.get(), &value));
+        let set = kernel.and_then(|kernel| kernel.device.set_exec_info(call.name.get(), &value));
         self.shared.reply(call.request, &set);
         Ok(())
     }
@@ -196,7 +193,7 @@ impl Serve<to_worker::KernelSubGroupInfo> for Session {
             if u64::from(call.output.get()) > limits::SMALL_BYTES_MAX {
                 return Err(Status::INVALID_VALUE);
             }
-            kernel.sub_group_info(device, call.name.get(), &input, output)
+            kernel.device.sub_group_info(device, call.name.get(), &input, output)
         };
         self.shared.reply(call.request, &ask());
         Ok(())
@@ -210,9 +207,9 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
         let ask = || {
             let kernel = self.objects.kernels.get(call.kernel)?;
             let queue = self.queues.get(call.queue)?;
-            self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
+            self.objects.set_args(&kernel.device, &|id| find(&queues, id), &args)?;
             let space = IndexSpace { local: None, ..IndexSpace::from(call.space) };
-            kernel.suggested_local_size(&queue.device, &space)
+            kernel.device.suggested_local_size(&queue.device, &space)
         };
         let answer = ask();
         self.objects.views.bind(call.kernel, args.iter());
@@ -250,13 +247,13 @@ impl Session {
         &mut self,
         (request, kernel): (Id<kind::Request>, Id<kind::Kernel>),
         payload: &mut dyn Payload,
-        ask: impl FnOnce(&Objects, &Kernel) -> Result<T, Status>,
+        ask: impl FnOnce(&Objects, &device::Kernel) -> Result<T, Status>,
     ) -> Result<(), FrameError> {
         let args = Args::take(payload)?;
         let queues = args.queues(&self.queues);
         let answer = self.objects.kernels.get(kernel).and_then(|kernel| {
-            self.objects.set_args(kernel, &|id| find(&queues, id), &args)?;
-            ask(&self.objects, kernel)
+            self.objects.set_args(&kernel.device, &|id| find(&queues, id), &args)?;
+            ask(&self.objects, &kernel.device)
         });
         self.objects.views.bind(kernel, args.iter());
         self.shared.reply(request, &answer);
