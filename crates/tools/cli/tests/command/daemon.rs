@@ -264,9 +264,8 @@ fn devices_of_this_host_are_listed_without_configuration() {
     assert_eq!(fs::read_dir(home.path.join("run/penstock")).unwrap().count(), 0, "files are left");
 }
 
-#[test]
-fn nothing_is_left_of_a_program_that_is_killed() {
-    let home = Home::new("killed");
+/// Starts `penstock run` with a program that runs until it is ended. Returns when it runs.
+fn program_that_runs(home: &Home) -> Child {
     let mut child = home
         .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 600"])
         .stdout(Stdio::piped())
@@ -275,6 +274,13 @@ fn nothing_is_left_of_a_program_that_is_killed() {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, "up\n");
+    child
+}
+
+#[test]
+fn nothing_is_left_of_a_program_that_is_killed() {
+    let home = Home::new("killed");
+    let mut child = program_that_runs(&home);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_no_process(&home);
@@ -329,13 +335,7 @@ fn a_socket_that_nobody_serves_is_no_obstacle() {
 #[test]
 fn the_embedded_daemon_ends_if_its_guard_is_killed() {
     let home = Home::new("guard");
-    let mut child = home
-        .penstock(&["run", "--", "sh", "-c", "echo up; exec sleep 600"])
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut child = program_that_runs(&home);
     let guard = guard_of(&home).expect("there is no guard");
     Command::new("kill").args(["-s", "KILL", &guard]).status().unwrap();
     // The program itself is not affected.
