@@ -21,7 +21,8 @@ const DEVICES: Devices = Devices::Simulated;
 
 const GIB: u64 = 1 << 30;
 
-/// Locks the limits that count for the whole process: one test at a time.
+/// Locks the limits that count for the whole process. Each test of this file does so, because a
+/// test that uses up the memory leaves none to the others.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Lock<()> = Lock::new(());
     ALONE.lock()
@@ -122,6 +123,7 @@ fn content_without_a_target_is_bounded() {
 
 #[test]
 fn content_moves_within_one_buffer() {
+    let _alone = alone();
     let mut client = Client::rings();
     let context = client.context();
     let queue = client.queue(context, 0);
@@ -145,6 +147,7 @@ fn content_moves_within_one_buffer() {
 
 #[test]
 fn a_long_chain_of_transfers_ends() {
+    let _alone = alone();
     let mut client = Client::rings();
     let context = client.context();
     let mem = client.buffer(context, 64);
@@ -176,6 +179,7 @@ impl Dialer for Waits {
 
 #[test]
 fn one_thread_tries_to_reach_a_peer() {
+    let _alone = alone();
     let (goes_on, waits) = mpsc::channel();
     let dialer: Arc<dyn Dialer> = Arc::new(Waits(Mutex::new(waits)));
     let peers = PeerSetup { dialer: Some(dialer), ..PeerSetup::default() };
