@@ -29,6 +29,7 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 # A test that takes this long hangs. The limit of a program is one of silence: it counts from the
 # last test of the program that has ended.
@@ -48,7 +49,7 @@ TEST_THREADS = str(max(2, os.cpu_count() or 1))
 PROFILE = os.environ.get("TEST_PROFILE", "proof")
 # The programs of the group `pure`: the tests inside the crates, and the programs in their folders
 # `tests` with these names, in each crate that has them.
-PURE = "documentation errors layers library pure refusals signatures summary".split()
+PURE = ["documentation", "errors", "layers", "library", "pure", "refusals", "signatures", "summary"]
 # What runs in place of all tests, to show that a failure and a hang are seen.
 PLANTED = {
     "all": ["sh", "-c", "echo test planted ... FAILED; exit 101"],
@@ -127,9 +128,10 @@ class Report:
     def plan(self, count, name):
         self.told(f"plan\t{count}\t{name}")
 
-    def program(self, name, began, output, code, skips):
+    def program(self, name, began, ended, skips):
         """Prints the line of one program and adds its counts."""
         took = time.monotonic() - began
+        output, code = ended.output, ended.code
         (self.logs / f"cargo-{name.replace('/', '-')}.log").write_text(output)
         results = RESULT.findall(output)
         # Ignored tests belong to another lane.
@@ -144,6 +146,7 @@ class Report:
             self.sum = [a + b for a, b in zip(self.sum, counts, strict=True)]
             if sum(counts):
                 words = "{} passed, {} failed, {} skipped".format(*counts)
+                words += f"; {ended.cpu_s:.1f} s of CPU time"
                 verdict = "FAIL" if counts[1] else "ok"
                 print(f"{verdict:<4} {'cargo/' + name:<32} {took:>7.1f} s  {words}", flush=True)
             if counts[1]:
@@ -157,6 +160,14 @@ class Report:
                 self.told(f"0 1 0\tcargo/{name}::{failure}\t0")
             rest = [counts[0], counts[1] - len(named), counts[2]]
             self.told("{} {} {}\tcargo/".format(*rest) + f"{name}\t{took:.1f}")
+
+
+@dataclass
+class Ended:
+    output: str
+    code: int
+    # Also of the processes for which the program has waited.
+    cpu_s: float = 0
 
 
 class Watched:
@@ -177,14 +188,15 @@ class Watched:
         )
         self.lines, self.heard, self.hangs = [], time.monotonic(), False
 
-    def output(self):
-        """Returns the output and the exit code."""
+    def ended(self):
+        """Waits for the program's end."""
         ended = threading.Event()
         watch = threading.Thread(target=self.watch, args=[ended], daemon=True)
         watch.start()
         reader = threading.Thread(target=self.read, daemon=True)
         reader.start()
-        code = self.process.wait()
+        _, status, used = os.wait4(self.process.pid, 0)
+        code = self.process.returncode = os.waitstatus_to_exitcode(status)
         ended.set()
         # What the program has left behind may hold the pipe.
         with contextlib.suppress(ProcessLookupError):
@@ -196,7 +208,7 @@ class Watched:
                 f"\nended, because no test ended for {self.limit_s:.0f} s; not ended: "
             )
             self.lines.append(", ".join(self.unfinished()) + "\n")
-        return "".join(self.lines), code
+        return Ended("".join(self.lines), code, used.ru_utime + used.ru_stime)
 
     def read(self):
         for line in self.process.stdout:
@@ -237,8 +249,8 @@ def run(name, command, folder, report, extra):
             RUST_TEST_THREADS=TEST_THREADS,
         )
         limit_s = LONG_LIMIT_S if IGNORED["long"] in extra else TEST_LIMIT_S
-        output, code = Watched([*command, *extra], folder, environment, limit_s).output()
-        report.program(name, began, output, code, read_skips(skips))
+        ended = Watched([*command, *extra], folder, environment, limit_s).ended()
+        report.program(name, began, ended, read_skips(skips))
 
 
 def main():
@@ -253,7 +265,7 @@ def main():
     tests, complaint = programs(options)
     if tests is None:
         report.plan(1, "build")
-        report.program("build", began, complaint, 1, {})
+        report.program("build", began, Ended(complaint, 1), {})
         sys.exit(1)
     if group in ("pure", "rest"):
         tests = [it for it in tests if is_pure(it[0], it[1]) == (group == "pure")]
