@@ -82,11 +82,12 @@ for folder in examples tests; do
         fi
     done
     [ ${#targets[@]} -gt 0 ] || continue
-    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$out/$folder" LIBCUDA="$libraries" \
-        "${targets[@]}" >"$out/log/build-$folder.log" 2>&1; then
+    # Another run may want the same programs.
+    if ! flock "$out/lock" make -C "$source" -j"$(nproc)" --no-print-directory OUT="$out/$folder" \
+        LIBCUDA="$libraries" "${targets[@]}" >"$out/log/build-$folder-$on-$device.log" 2>&1; then
         tally_begin "cuda/build $folder"
         report FAIL "$source does not build"
-        tail -n 30 "$out/log/build-$folder.log" | sed 's/^/        | /'
+        tail -n 30 "$out/log/build-$folder-$on-$device.log" | sed 's/^/        | /'
         exit 1
     fi
 done

@@ -8,14 +8,17 @@
 --beside  with --repeat: every second time, LOAD endless loops run beside the tests
 --list    lists the stages of the lane
 
-Four stages run at a time in the lane `test`, and one stage in the lane `perf`. The results of a
-whole run are also in target/proof.json: of which commit they are, and the times of each stage. CPU
-time is that of processes for which another process of the stage has waited.
+Four stages run at a time in the lane `test`, more while the cores have time left, and one stage in
+the lane `perf`. The results of a whole run are also in target/proof.json: of which commit they are,
+and the times of each stage. CPU time is that of processes for which another process of the stage
+has waited.
 """
 
 import argparse
+import contextlib
 import fcntl
 import os
+import queue
 import subprocess
 import sys
 import tempfile
@@ -60,7 +63,6 @@ class Run:
     def __init__(self, lane):
         self.lane = lane
         self.printing = threading.Lock()
-        self.choosing = threading.Lock()
 
     def say(self, lines):
         with self.printing:
@@ -158,21 +160,25 @@ class Run:
     def all(self, chosen):
         """Runs the stages, and returns their results in the order of the table."""
         results = {stage.name: counts.StageResult(stage.name) for stage in chosen}
-        waiting = iter(chosen)
+        waiting, ended, running, host = list(chosen), queue.SimpleQueue(), 0, work.Host()
 
-        def row():
-            while True:
-                with self.choosing:
-                    stage = next(waiting, None)
-                if stage is None:
-                    return
+        def run(stage):
+            try:
                 self.stage(stage, results[stage.name])
+            finally:
+                ended.put(stage)
 
-        rows = [threading.Thread(target=row) for _ in range(stages.WIDTH[self.lane])]
-        for thread in rows:
-            thread.start()
-        for thread in rows:
-            thread.join()
+        while waiting or running:
+            most = stages.WIDTH[self.lane]
+            if running >= most and host.has_time():
+                most = stages.WIDTH_MAX[self.lane]
+            if waiting and running < most:
+                threading.Thread(target=run, args=[waiting.pop(0)]).start()
+                running += 1
+                continue
+            with contextlib.suppress(queue.Empty):
+                ended.get(timeout=work.LOOK_S)
+                running -= 1
         return list(results.values())
 
 

@@ -11,9 +11,11 @@ LANES = {
     ALL: "the same, and all that takes long: random campaigns, fuzzing, each attack at each level",
     PERF: "what judges time, rates, shares and memory: run it alone",
 }
-# How many stages run at the same time on two cores. A stage of the lane `test` waits for most of
-# its time. Measurements run alone.
+# How many stages run at the same time on two cores, however busy the host is, and how many while
+# the cores have time left. A stage of the lane `test` waits for most of its time, but a case has a
+# limit of time, which too many stages on a busy host would exceed. Measurements run alone.
 WIDTH = {TEST: 4, ALL: 2, PERF: 1}
+WIDTH_MAX = {TEST: 8, ALL: 4, PERF: 1}
 # The longest runner takes 300 s on a host with two cores, and each of its cases has a limit of its
 # own. So this limit is for a runner that is broken, also on a host that is a quarter as fast.
 RUNNER_LIMIT_S = {TEST: 1800, ALL: 7200, PERF: 7200}
@@ -131,23 +133,29 @@ def water():
 def cuda():
     run = "tests/cuda/run.sh --on"
     return {
+        # Everything once.
+        TEST: [runner(f"{run} unix"), runner("tests/cuda/native.sh")],
+        ALL: [runner(f"{run} unix --device intel")],
+        PERF: [runner(f"{run} unix sharing")],
+    }
+
+
+def cuda_pools():
+    """What depends on the pool or the driver."""
+    run = "tests/cuda/run.sh --on"
+    return {
         TEST: [
-            # Everything once. On other pools and drivers, only what depends on them.
-            runner(f"{run} unix"),
             runner(f"{run} unix --device intel vectorAdd matrixMul-static copies atomics branches"),
             runner(f"{run} unix --device intel managed"),
             runner(f"{run} tcp vectorAdd asyncAPI copies streams managed managed_variables"),
             runner(f"{run} two devices vectorAdd heaps"),
-            runner("tests/cuda/native.sh"),
         ],
         ALL: [
-            runner(f"{run} unix --device intel"),
             runner(f"{run} tcp matrixMul-static bicubicTexture numba_vectors"),
             runner(f"{run} two matrixMul BlackScholes-static managed managed_variables"),
             runner(f"{run} two --device intel heaps"),
             runner(f"{run} far heaps"),
         ],
-        PERF: [runner(f"{run} unix sharing")],
     }
 
 
@@ -202,6 +210,7 @@ STAGES = [
     ),
     Stage("cuda", "CUDA programs, on CPU devices and on a stand-in for NVIDIA's driver", cuda()),
     Stage("c", "OpenCL's functions do what the specification says", c()),
+    Stage("cuda-pools", "CUDA programs on other pools and drivers", cuda_pools()),
     Stage("programs", "programs that others wrote", programs()),
     Stage("water", "libWater in one process, on the pool and over MPI", water()),
     Stage(

@@ -24,6 +24,37 @@ def slowness():
     return max(1.0, float(os.environ.get("PENSTOCK_TEST_SLOWNESS", "1")))
 
 
+# Time between two looks at the host.
+LOOK_S = 5
+# Share of the cores' time that one more stage may need.
+SPARE_SHARE = 0.2
+
+
+class Host:
+    """How much time the cores have left, whoever uses them."""
+
+    def __init__(self):
+        self.looked, self.before = time.monotonic(), self.times()
+
+    @staticmethod
+    def times():
+        """Returns the time in which the cores did nothing, and all time, in ticks."""
+        ticks = [
+            int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
+        ]
+        return ticks[3] + ticks[4], sum(ticks)
+
+    def has_time(self):
+        """Whether the cores had time left since the last answer. Answers no until LOOK_S later, so
+        that a stage that was started after an answer uses the cores in the next look."""
+        now = time.monotonic()
+        if now < self.looked + LOOK_S:
+            return False
+        (idle, all_time), (was_idle, was_all) = self.times(), self.before
+        self.looked, self.before = now, (idle, all_time)
+        return idle - was_idle > SPARE_SHARE * max(all_time - was_all, 1)
+
+
 def marked(mark):
     """Returns the processes whose environment has this mark."""
     found, word = [], f"{MARK}={mark}".encode()
