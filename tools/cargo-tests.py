@@ -146,7 +146,7 @@ class Report:
             self.sum = [a + b for a, b in zip(self.sum, counts, strict=True)]
             if sum(counts):
                 words = "{} passed, {} failed, {} skipped".format(*counts)
-                words += f"; {ended.cpu_s:.1f} s of CPU time"
+                words += f"; {ended.cpu_s:.1f} s of CPU time" if ended.cpu_s is not None else ""
                 verdict = "FAIL" if counts[1] else "ok"
                 print(f"{verdict:<4} {'cargo/' + name:<32} {took:>7.1f} s  {words}", flush=True)
             if counts[1]:
@@ -167,7 +167,7 @@ class Ended:
     output: str
     code: int
     # Also of the processes for which the program has waited.
-    cpu_s: float = 0
+    cpu_s: float | None = None
 
 
 class Watched:

@@ -68,7 +68,10 @@ skip_all() {
 [ -x "$env_folder/bin/python" ] || skip_all cuda-toolkit "no .venv-cuda with nvcc: tools/setup.sh cuda"
 [ -e "$libraries/libcuda.so.1" ] || { echo "no libcuda.so.1 in $libraries: run \`make build\` first" >&2; exit 1; }
 
-# Builds what these programs need and what has changed. A compiler takes seconds for each.
+# Builds what these programs need and what has changed. A compiler takes seconds for each. Another
+# run may want the same programs.
+exec {building}>"$out/lock"
+flock "$building"
 for folder in examples tests; do
     source=$here targets=()
     [ $folder = tests ] || source=$POOL_ROOT/examples/cuda
@@ -82,15 +85,15 @@ for folder in examples tests; do
         fi
     done
     [ ${#targets[@]} -gt 0 ] || continue
-    # Another run may want the same programs.
-    if ! flock "$out/lock" make -C "$source" -j"$(nproc)" --no-print-directory OUT="$out/$folder" \
-        LIBCUDA="$libraries" "${targets[@]}" >"$out/log/build-$folder-$on-$device.log" 2>&1; then
+    if ! make -C "$source" -j"$(nproc)" --no-print-directory OUT="$out/$folder" \
+        LIBCUDA="$libraries" "${targets[@]}" >"$out/log/build-$folder.log" 2>&1; then
         tally_begin "cuda/build $folder"
         report FAIL "$source does not build"
-        tail -n 30 "$out/log/build-$folder-$on-$device.log" | sed 's/^/        | /'
+        tail -n 30 "$out/log/build-$folder.log" | sed 's/^/        | /'
         exit 1
     fi
 done
+exec {building}>&-
 
 # The devices of the nodes: PoCL, or Intel's runtime for CPUs.
 case $device in

@@ -148,12 +148,18 @@ def results_of(text, commands):
     outputs, statuses = parts[0:-1:2], parts[1::2]
     assert len(outputs) == len(commands), text
     times = re.compile(r"\d+\.\d+ *(ms|s|%|GFLOP/s)?| +\d+\.\d+%")
-    # Only on the host all buffers lie in memory that the program sees. A host may get or lose
-    # memory while it runs, and PoCL reports the present size.
-    varies = r"^ *(Unified memory for Host and Device|Global memory size|Max memory allocation) .*$"
-    unequal = re.compile(varies, flags=re.MULTILINE)
+    # Only on the host all buffers lie in memory that the program sees.
+    unified = re.compile(r"^ *Unified memory for Host and Device .*$", flags=re.MULTILINE)
+    # A host may get or lose memory while it runs, and PoCL reports the present size.
+    sized = "Global memory size|Max memory allocation|Max size for 1D images from buffer"
+    sizes = re.compile(rf"^( *(?:{sized})) +[1-9].*$", flags=re.MULTILINE)
+
+    def plain(output):
+        known = sizes.sub(r"\1 #", unified.sub("", output))
+        return re.sub(r" +", " ", times.sub("#", known)).strip()
+
     return {
-        name: (re.sub(r" +", " ", times.sub("#", unequal.sub("", output))).strip(), status)
+        name: (plain(output), status)
         for name, output, status in zip(commands, outputs, statuses, strict=True)
     }
 

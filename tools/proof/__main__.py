@@ -175,6 +175,8 @@ class Run:
             if waiting and running < most:
                 threading.Thread(target=run, args=[waiting.pop(0)]).start()
                 running += 1
+                # Only a whole look with this stage says whether one more has room.
+                host.begin()
                 continue
             with contextlib.suppress(queue.Empty):
                 ended.get(timeout=work.LOOK_S)

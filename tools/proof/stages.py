@@ -15,7 +15,7 @@ LANES = {
 # the cores have time left. A stage of the lane `test` waits for most of its time, but a case has a
 # limit of time, which too many stages on a busy host would exceed. Measurements run alone.
 WIDTH = {TEST: 4, ALL: 2, PERF: 1}
-WIDTH_MAX = {TEST: 8, ALL: 4, PERF: 1}
+WIDTH_MAX = {TEST: 6, ALL: 3, PERF: 1}
 # The longest runner takes 300 s on a host with two cores, and each of its cases has a limit of its
 # own. So this limit is for a runner that is broken, also on a host that is a quarter as fast.
 RUNNER_LIMIT_S = {TEST: 1800, ALL: 7200, PERF: 7200}
@@ -135,7 +135,6 @@ def cuda():
     return {
         # Everything once.
         TEST: [runner(f"{run} unix"), runner("tests/cuda/native.sh")],
-        ALL: [runner(f"{run} unix --device intel")],
         PERF: [runner(f"{run} unix sharing")],
     }
 
@@ -151,6 +150,7 @@ def cuda_pools():
             runner(f"{run} two devices vectorAdd heaps"),
         ],
         ALL: [
+            runner(f"{run} unix --device intel"),
             runner(f"{run} tcp matrixMul-static bicubicTexture numba_vectors"),
             runner(f"{run} two matrixMul BlackScholes-static managed managed_variables"),
             runner(f"{run} two --device intel heaps"),

@@ -30,29 +30,49 @@ LOOK_S = 5
 SPARE_SHARE = 0.2
 
 
+# What a container may use of the cores' time. The first word is `max` if there is no limit.
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+
+
 class Host:
-    """How much time the cores have left, whoever uses them."""
+    """How much time the cores have left that this process may use, whoever uses them."""
 
     def __init__(self):
+        self.begin()
+
+    def begin(self):
+        """Begins a look. The next answer is LOOK_S later, and tells of the time until then."""
         self.looked, self.before = time.monotonic(), self.times()
 
     @staticmethod
     def times():
-        """Returns the time in which the cores did nothing, and all time, in ticks."""
-        ticks = [
-            int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]
-        ]
-        return ticks[3] + ticks[4], sum(ticks)
+        """Returns the time in which the cores did nothing, and all time, in ticks; zeros if the
+        system does not tell."""
+        cores = {f"cpu{number}" for number in os.sched_getaffinity(0)}
+        idle = total = 0
+        with contextlib.suppress(OSError):
+            for line in Path("/proc/stat").read_text().splitlines():
+                name, *ticks = line.split()
+                if name in cores:
+                    idle += int(ticks[3])
+                    total += sum(map(int, ticks[:8]))
+        return idle, total
 
     def has_time(self):
-        """Whether the cores had time left since the last answer. Answers no until LOOK_S later, so
-        that a stage that was started after an answer uses the cores in the next look."""
-        now = time.monotonic()
-        if now < self.looked + LOOK_S:
+        """Whether the cores had time left during the look that ends now. Answers no before its end
+        and under a quota, which a busy host does not show."""
+        if time.monotonic() < self.looked + LOOK_S or self.has_quota():
             return False
-        (idle, all_time), (was_idle, was_all) = self.times(), self.before
-        self.looked, self.before = now, (idle, all_time)
-        return idle - was_idle > SPARE_SHARE * max(all_time - was_all, 1)
+        (was_idle, was_all), (idle, total) = self.before, self.times()
+        self.begin()
+        return idle - was_idle > SPARE_SHARE * max(total - was_all, 1)
+
+    @staticmethod
+    def has_quota():
+        try:
+            return not QUOTA.read_text().startswith("max")
+        except OSError:
+            return False
 
 
 def marked(mark):

@@ -1,4 +1,5 @@
-//! Elements as complex numbers in double precision, for the few routines that OpenBLAS lacks.
+//! Elements as complex numbers in double precision, for the few routines that OpenBLAS lacks or
+//! gets wrong.
 
 use std::ffi::c_void;
 

@@ -139,8 +139,8 @@ impl Task<'_> {
         }))
     }
 
-    /// Returns the sum of the sizes. The library is not asked: OpenBLAS before 0.3.25 adds wrong
-    /// elements of single complex numbers on processors with AVX-512 (its issue 4282).
+    /// Returns the sum of the sizes. The library is not asked: OpenBLAS before 0.3.26 can add wrong
+    /// elements of single complex numbers on processors with AVX-512 (its pull request 4326).
     fn absolute_sum(&self, n: u32, x: Vector) -> Result<f64, Status> {
         Ok(self.sizes(n, x)?.sum())
     }
