@@ -178,7 +178,8 @@ fn pair(a: usize, b: usize) -> (usize, usize) {
     (a.min(b), a.max(b))
 }
 
-fn peer_id(of: &Session) -> Id<kind::Peer> {
+/// Returns the name of a session's worker at all other workers.
+pub(crate) fn peer_id(of: &Session) -> Id<kind::Peer> {
     Id::new(of.node() as u64 + 1)
 }
 

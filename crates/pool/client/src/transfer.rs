@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, wire_waits};
 use crate::memory::{Memory, MemoryKind};
 use crate::order::Transfer;
+use crate::peer::peer_id;
 use crate::queue::Range;
 use crate::session::Session;
 
@@ -36,13 +37,15 @@ pub(crate) fn events(context: &Context, fetch: &Fetch) -> (Event, Event) {
 }
 
 /// Returns the names under which two workers know each other: that of the target at the source,
-/// then that of the source at the target. Within one worker no names are needed. Returns `None` if
-/// the workers have no link.
+/// then that of the source at the target. Within one worker no names are needed.
+fn names_of(from: &Session, to: &Session) -> (Id<kind::Peer>, Id<kind::Peer>) {
+    if from.node() == to.node() { (Id::NONE, Id::NONE) } else { (peer_id(to), peer_id(from)) }
+}
+
+/// As [`names_of`]. Returns `None` if the workers have no link.
 fn names(from: &Arc<Session>, to: &Arc<Session>) -> Option<(Id<kind::Peer>, Id<kind::Peer>)> {
-    if from.node() == to.node() {
-        return Some((Id::NONE, Id::NONE));
-    }
-    from.peer(to).zip(to.peer(from))
+    let are_linked = from.node() == to.node() || from.peer(to).and(to.peer(from)).is_some();
+    are_linked.then(|| names_of(from, to))
 }
 
 /// Starts moving a part of the root of `object` from one place to another. Only buffers have parts;
@@ -60,7 +63,9 @@ pub(crate) fn start(object: &Arc<Memory>, transfer: &Transfer) -> Result<()> {
     };
     let (departure, arrival) = (&transfer.departure, &transfer.arrival);
     let is_relayed = departure.is_of_client();
-    let names = names(from.session(), to.session()).unwrap_or((Id::NONE, Id::NONE));
+    // The link may be lost since the events were made. The workers then end the transfer, because
+    // the names say that it is one between them.
+    let names = names_of(from.session(), to.session());
     let end = |session, place: usize, waits, event, other| End {
         session,
         mem: memory.id_at(place),
