@@ -114,10 +114,15 @@ impl SharedSession {
 
     fn lose_peer(self: &Arc<Self>, peer: Id<kind::Peer>) {
         self.peers.lose(peer);
+        self.lose_transfers(peer);
+        self.events.lose(peer);
+    }
+
+    /// Ends the transfers whose content a lost peer does not send any more.
+    pub(super) fn lose_transfers(self: &Arc<Self>, peer: Id<kind::Peer>) {
         for target in self.transfers.lose(peer) {
             self.end_event(&target.event, Status::NODE_LOST, Times::default());
         }
-        self.events.lose(peer);
     }
 
     /// Opens a link to the worker that an invitation names.

@@ -320,9 +320,7 @@ impl Serve<to_worker::ReceiveMem> for Session {
         let (transfer, peer) = (call.transfer, call.peer);
         let checked = self.transfer_area(call.mem, call.offset, call.size);
         let shared = self.shared.clone();
-        let gone = !peer.is_none() && !shared.peers.has(peer);
         match checked {
-            Ok(_) if gone => shared.end_event(&event, Status::NODE_LOST, Times::default()),
             Ok((mem, area)) => {
                 let name = (transfer, peer);
                 if planted(Defect::ArrivedEarly) {
@@ -330,6 +328,10 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 }
                 let target = TransferTarget { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
+                // The peer may be lost before or after this; either this or `lose_peer` sees it.
+                if !peer.is_none() && !shared.peers.has(peer) {
+                    shared.lose_transfers(peer);
+                }
                 // Earlier commands on the target must have ended: all of it is overwritten.
                 let flight = self.shared.flights.transfer(with.waits.len());
                 self.shared.events.when_all(with.waits, move |_| {
