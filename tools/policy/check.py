@@ -351,6 +351,7 @@ def listed_threads(tree):
     sources = {
         name: without_tests(without_comments(tree.text(name)), tree.code(name))
         for name in tree.sources()
+        if not name.startswith(thread_names.OF_TESTS)
     }
     page = thread_names.DOCUMENT
     for name, thread in thread_names.missing(sources, tree.text(page)):

@@ -8,6 +8,8 @@ variable, and a builder that one statement makes and another one names.
 import re
 
 DOCUMENT = "docs/processes.md"
+# What only tests build. Users meet no thread of it.
+OF_TESTS = ("crates/base/process/src/world/", "crates/tools/simulate/")
 SECTION = re.compile(r"^## Threads\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 # How a thread gets its name. Other calls may stand between `Builder::new()` and `.name`.
 STARTED = re.compile(

@@ -1,6 +1,7 @@
 //! What every part of Penstock needs from the process that it runs in: locks that ignore poisoning,
 //! the table and the reader of environment variables, the search of `PATH`, messages of libraries,
-//! and C's standard output, for the text that kernels print.
+//! and C's standard output, for the text that kernels print. Tests of several threads run them in
+//! a world without a clock, which the feature `world` adds.
 //!
 //! Penstock's libraries are loaded into other people's programs, so this crate starts no threads
 //! and depends only on `libc`.
@@ -10,8 +11,30 @@ pub mod log;
 pub mod notice;
 pub mod privilege;
 pub mod search;
+mod shared_lock;
 pub mod signals;
 pub mod stdout;
+#[cfg(not(feature = "world"))]
+mod turn;
 pub mod variable;
+#[cfg(feature = "world")]
+pub mod world;
 
-pub use lock::{Lock, SharedLock, Signal};
+#[cfg(not(feature = "world"))]
+pub use lock::{Guard, Lock, Signal};
+pub use shared_lock::SharedLock;
+#[cfg(not(feature = "world"))]
+pub use turn::{member, now, sleep};
+#[cfg(feature = "world")]
+pub use world::{
+    lock::{Guard, Lock, Signal},
+    turn::{member, now, sleep},
+};
+
+/// Returns the time that has passed since `then`.
+#[inline]
+#[must_use]
+#[cfg_attr(feature = "world", track_caller)]
+pub fn since(then: std::time::Instant) -> std::time::Duration {
+    now().saturating_duration_since(then)
+}

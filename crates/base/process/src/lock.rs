@@ -15,10 +15,8 @@
 //! change.
 
 use std::fmt;
-use std::sync::{
-    Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    TryLockError, WaitTimeoutResult,
-};
+pub use std::sync::MutexGuard as Guard;
+use std::sync::{Condvar, Mutex, PoisonError, TryLockError, WaitTimeoutResult};
 use std::time::Duration;
 
 /// A mutual-exclusion lock around a value.
@@ -40,13 +38,13 @@ impl<T> Lock<T> {
 impl<T: ?Sized> Lock<T> {
     /// Waits until no other thread holds the lock, and takes it.
     #[inline]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
+    pub fn lock(&self) -> Guard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the lock if no thread holds it.
     #[inline]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
@@ -77,66 +75,6 @@ impl<T: ?Sized + fmt::Debug> fmt::Debug for Lock<T> {
     }
 }
 
-/// A lock that either many readers hold at a time, or one writer.
-#[derive(Default)]
-pub struct SharedLock<T: ?Sized>(RwLock<T>);
-
-impl<T> SharedLock<T> {
-    #[inline]
-    pub const fn new(value: T) -> Self {
-        Self(RwLock::new(value))
-    }
-
-    #[inline]
-    pub fn into_inner(self) -> T {
-        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: ?Sized> SharedLock<T> {
-    /// Waits until no thread writes, and takes the lock for reading.
-    #[inline]
-    pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes the lock for reading, unless a thread writes or wants to.
-    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
-        match self.0.try_read() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(guard)) => Some(guard.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
-
-    /// Waits until no thread reads or writes, and takes the lock for writing.
-    #[inline]
-    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the value without locking, because the caller has the only reference to the lock.
-    #[inline]
-    pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for SharedLock<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A poisoned lock shows its value, as `read` returns it.
-        match self.0.try_read() {
-            Ok(guard) => f.debug_tuple("SharedLock").field(&&*guard).finish(),
-            Err(TryLockError::Poisoned(guard)) => {
-                f.debug_tuple("SharedLock").field(&&*guard.into_inner()).finish()
-            }
-            Err(TryLockError::WouldBlock) => {
-                f.debug_tuple("SharedLock").field(&format_args!("<locked>")).finish()
-            }
-        }
-    }
-}
-
 /// A condition variable: threads that hold a [`Lock`] wait for it, and another thread wakes them.
 #[derive(Debug, Default)]
 pub struct Signal(Condvar);
@@ -150,7 +88,7 @@ impl Signal {
     /// Releases the lock, waits for a notification, and takes the lock again. It can return without
     /// a notification, so the caller looks at its condition again.
     #[inline]
-    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    pub fn wait<'a, T>(&self, guard: Guard<'a, T>) -> Guard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -158,9 +96,9 @@ impl Signal {
     #[inline]
     pub fn wait_while<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        guard: Guard<'a, T>,
         condition: impl FnMut(&mut T) -> bool,
-    ) -> MutexGuard<'a, T> {
+    ) -> Guard<'a, T> {
         self.0.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -168,9 +106,9 @@ impl Signal {
     #[inline]
     pub fn wait_timeout<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        guard: Guard<'a, T>,
         most: Duration,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+    ) -> (Guard<'a, T>, WaitTimeoutResult) {
         self.0.wait_timeout(guard, most).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,10 +116,10 @@ impl Signal {
     #[inline]
     pub fn wait_timeout_while<'a, T>(
         &self,
-        guard: MutexGuard<'a, T>,
+        guard: Guard<'a, T>,
         most: Duration,
         condition: impl FnMut(&mut T) -> bool,
-    ) -> (MutexGuard<'a, T>, WaitTimeoutResult) {
+    ) -> (Guard<'a, T>, WaitTimeoutResult) {
         self.0.wait_timeout_while(guard, most, condition).unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,22 +153,6 @@ mod tests {
         assert_eq!(*lock.lock(), 2);
         assert_eq!(lock.try_lock().map(|guard| *guard), Some(2));
         assert_eq!(format!("{lock:?}"), "Lock(2)");
-        assert_eq!(*lock.get_mut(), 2);
-        assert_eq!(lock.into_inner(), 2);
-    }
-
-    #[test]
-    fn a_shared_lock_gives_its_value_after_a_panic_in_its_section() {
-        let mut lock = SharedLock::new(1);
-        let panicked = catch_unwind(AssertUnwindSafe(|| {
-            let mut guard = lock.write();
-            *guard = 2;
-            panic!("the test panics while it holds the lock");
-        }));
-        assert!(panicked.is_err());
-        assert_eq!(*lock.read(), 2);
-        assert_eq!(*lock.write(), 2);
-        assert_eq!(format!("{lock:?}"), "SharedLock(2)");
         assert_eq!(*lock.get_mut(), 2);
         assert_eq!(lock.into_inner(), 2);
     }

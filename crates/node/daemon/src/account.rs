@@ -1,12 +1,12 @@
 //! What clients cost: core-seconds of their workers, and joules of the node while they were served.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_energy::{Meter, Options};
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use serde_json::{Value, json};
 
 use crate::message::Found;
@@ -90,7 +90,7 @@ impl Account {
         *self.state() = MeterState::Running { taken, at: Instant::now() };
     }
 
-    fn state(&self) -> MutexGuard<'_, MeterState> {
+    fn state(&self) -> Guard<'_, MeterState> {
         self.0.lock()
     }
 }

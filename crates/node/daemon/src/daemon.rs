@@ -3,8 +3,8 @@
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 use std::{io, thread};
 
@@ -12,7 +12,7 @@ use penstock_confine::Level;
 use penstock_link::{
     Address, AwaitedKey, Instance, Keys, LinkError, Listener, Patience, Pins, Region,
 };
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
 use crate::announce::announce_all;
@@ -223,7 +223,7 @@ fn open_doors(daemon: &Arc<Daemon>, listeners: &[Arc<Listener>]) -> Result<(), E
 }
 
 impl Daemon {
-    pub(crate) fn workers(&self) -> MutexGuard<'_, Workers> {
+    pub(crate) fn workers(&self) -> Guard<'_, Workers> {
         self.workers.lock()
     }
 

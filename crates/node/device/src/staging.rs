@@ -3,10 +3,10 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{MutexGuard, OnceLock};
 
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::status::Status;
 
 use crate::home::Mapping;
@@ -173,7 +173,7 @@ impl Pool {
     }
 }
 
-fn pool() -> MutexGuard<'static, Pool> {
+fn pool() -> Guard<'static, Pool> {
     POOL.lock()
 }
 

@@ -138,7 +138,7 @@ impl Queue {
             }
         }
         while planted(Defect::HeldFirst) && spec.writes_host.as_ref().is_some_and(may_be_read) {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            penstock_process::sleep(std::time::Duration::from_millis(1));
         }
         // Held until the command is sent or held back, so that no command of another thread comes
         // between.

@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_coherence::{ContextId, NodeId};
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, U32, U64, frame};
@@ -129,7 +129,7 @@ impl Context {
     }
 
     /// Locks the collective launches that may still run. A thread that starts one holds this lock.
-    pub(crate) fn collective(&self) -> MutexGuard<'_, Vec<(Id<kind::Queue>, Event)>> {
+    pub(crate) fn collective(&self) -> Guard<'_, Vec<(Id<kind::Queue>, Event)>> {
         self.collective.lock()
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use rustc_hash::FxHashSet;
 
 /// The progress of a queue, as far as this process knows it without asking.
@@ -71,7 +71,7 @@ pub(crate) struct Mark {
 /// Lock that keeps other threads from enqueueing into a queue.
 pub(crate) struct Issuing<'a> {
     progress: &'a Progress,
-    _lock: MutexGuard<'a, ()>,
+    _lock: Guard<'a, ()>,
 }
 
 impl Issuing<'_> {
@@ -187,7 +187,7 @@ impl Progress {
     }
 
     /// Locks `awaited` and removes ended events at its front.
-    fn awaited(&self) -> MutexGuard<'_, VecDeque<(u64, Weak<dyn Awaited>)>> {
+    fn awaited(&self) -> Guard<'_, VecDeque<(u64, Weak<dyn Awaited>)>> {
         let mut known = self.awaited.lock();
         while known.front().is_some_and(is_over) {
             known.pop_front();

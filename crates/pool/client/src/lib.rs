@@ -69,6 +69,8 @@ pub use order::{may_be_read, may_be_written, set_user_event, user_event};
 pub use penstock_coherence::HostShape;
 pub use penstock_link::spawn_quiet;
 pub use penstock_wire::IndexSpace;
+#[cfg(feature = "world")]
+pub use pool::LinkedNode;
 pub use pool::{Device, Node, Pool};
 pub use program::{Input, KernelInfo, Program};
 pub use progress::send_later;

@@ -185,6 +185,12 @@ pub(crate) fn peer_id(of: &Session) -> Id<kind::Peer> {
 
 pub(crate) fn random_ticket() -> Option<[u8; TICKET_BYTES]> {
     let mut ticket = [0; TICKET_BYTES];
+    #[cfg(feature = "world")]
+    if penstock_process::world::is_member() {
+        return Some(
+            [(); TICKET_BYTES].map(|()| penstock_process::world::draw(256).to_le_bytes()[0]),
+        );
+    }
     let count = rustix::rand::getrandom(&mut ticket, rustix::rand::GetRandomFlags::empty()).ok()?;
     (count == TICKET_BYTES).then_some(ticket)
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
 use penstock_link::{
@@ -119,6 +119,20 @@ impl Pool {
                 node.address()
             ));
         }
+        Self::linked(nodes, absent)
+    }
+
+    /// Makes a pool of nodes to which there are links already.
+    #[cfg(feature = "world")]
+    pub fn over(nodes: Vec<LinkedNode>, tell: Tell) -> Self {
+        let node = |(index, LinkedNode { address, description, features, link })| {
+            let open = OpenNode { description, instance: None, link, features };
+            Arc::new(Node::new(index, &address, open, tell))
+        };
+        Self::linked(nodes.into_iter().enumerate().map(node).collect(), Vec::new())
+    }
+
+    fn linked(nodes: Vec<Arc<Node>>, absent: Vec<(Address, Error)>) -> Self {
         let peers = Arc::new(Links::new(nodes.iter().map(|node| node.reach())));
         let weak = Arc::downgrade(&peers);
         for node in &nodes {
@@ -140,6 +154,17 @@ impl Pool {
     pub fn devices(&self) -> impl Iterator<Item = &Arc<Device>> {
         self.nodes.iter().flat_map(|node| node.devices())
     }
+}
+
+/// A node to which a test has made a link.
+#[cfg(feature = "world")]
+#[derive(Debug)]
+pub struct LinkedNode {
+    pub address: Address,
+    pub description: NodeDescription,
+    /// Features of the link.
+    pub features: u64,
+    pub link: (Sender, Receiver),
 }
 
 /// The inputs with which all nodes are opened.
@@ -191,7 +216,7 @@ impl Opening<'_> {
                     self.claims().claim(met, index, address)
                 }
                 Progress::InLine { ahead } => {
-                    if report.is_due(Instant::now()) {
+                    if report.is_due(penstock_process::now()) {
                         (self.tell)(format_args!(
                             "node {address} is busy: this program waits in line for it, at place \
                              {}",
@@ -239,7 +264,7 @@ impl Opening<'_> {
     }
 
     fn hear_description(&self, opened: &Opened) -> Result<NodeDescription, NotDescribed> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = penstock_process::now() + self.patience;
         let name = "the node's description";
         let bytes_max = limits::DESCRIPTION_BYTES_MAX;
         let bytes = opened.stream.read_sized_until(name, bytes_max, deadline)?;
@@ -250,7 +275,7 @@ impl Opening<'_> {
         self.claims().holds(instance, index)
     }
 
-    fn claims(&self) -> std::sync::MutexGuard<'_, Claims> {
+    fn claims(&self) -> penstock_process::Guard<'_, Claims> {
         self.claims.lock()
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::thread;
 
-use penstock_process::{Lock, Signal};
+use penstock_process::{Lock, Signal, member};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -48,7 +48,7 @@ impl Worker {
         let mut jobs = self.jobs.lock();
         jobs.queue.push_back(job);
         if !jobs.started {
-            let thread = thread::Builder::new().name(self.name.into()).spawn(|| self.run());
+            let thread = thread::Builder::new().name(self.name.into()).spawn(member(|| self.run()));
             jobs.started = thread.is_ok();
         }
         drop(jobs);

@@ -1,12 +1,12 @@
 //! Command queues. Each command is one call, which is sent and not waited for.
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_cl_sys::{CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE};
 pub use penstock_coherence::Access;
 use penstock_coherence::{InPlace, QueueId};
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
@@ -267,7 +267,7 @@ impl Queue {
         !self.open_barriers().is_empty() && !planted(Defect::BarrierPassed)
     }
 
-    fn open_barriers(&self) -> MutexGuard<'_, Vec<Event>> {
+    fn open_barriers(&self) -> Guard<'_, Vec<Event>> {
         let mut barriers = self.barriers.lock();
         barriers.retain(|barrier| barrier.known_status().is_none());
         barriers

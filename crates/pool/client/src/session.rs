@@ -22,7 +22,7 @@ use std::thread;
 use std::time::Instant;
 
 use penstock_link::{Patience, Received, Receiver, Sender};
-use penstock_process::{Lock, Signal};
+use penstock_process::{Lock, Signal, member};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Request, Status, frame};
@@ -166,7 +166,7 @@ impl Session {
             landing: Lock::default(),
             released: Lock::default(),
             lost: AtomicBool::new(false),
-            opened_at: Instant::now(),
+            opened_at: penstock_process::now(),
             look_at_ms: AtomicU64::new(LOOK_EVERY_MS),
             peers: OnceLock::new(),
             context_errors: Lock::new(None),
@@ -505,7 +505,8 @@ impl Session {
         if !turn.thread_started {
             let session = Arc::downgrade(self);
             let thread = thread::Builder::new().name(format!("penstock-{}", self.name));
-            turn.thread_started = thread.spawn(move || receive_for_others(&session)).is_ok();
+            turn.thread_started =
+                thread.spawn(member(move || receive_for_others(&session))).is_ok();
         }
         drop(turn);
         self.needed.notify_one();

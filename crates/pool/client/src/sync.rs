@@ -2,7 +2,7 @@
 //! client does itself.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_cl_sys::CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
 use penstock_coherence::{HostShape, Sync};
@@ -110,9 +110,9 @@ impl Queue {
         let told = gate.clone();
         let turn = before.clone();
         before.on_complete(move |status| {
-            let started = Instant::now();
+            let started = penstock_process::now();
             let status = run(status);
-            set_client_event(&told, status, after(turn.times(), started.elapsed()));
+            set_client_event(&told, status, after(turn.times(), penstock_process::since(started)));
         });
         // Only this function can flush the marker: the program waits for another event.
         self.flush()?;

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_link::{Addresses, Stream};
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 
 use crate::abort::{Abort, COUNT_BITS};
 use crate::bell::Bell;
@@ -198,7 +198,7 @@ impl Heap {
     }
 
     /// Waits until all members have joined.
-    fn await_members(&self) -> Result<MutexGuard<'_, Joining>, HeapError> {
+    fn await_members(&self) -> Result<Guard<'_, Joining>, HeapError> {
         let others = self.state.plan.others();
         let deadline = Instant::now() + Duration::from_millis(MEMBERS_MS_MAX);
         let mut joining = self.joining.lock();

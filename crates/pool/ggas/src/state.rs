@@ -1,11 +1,11 @@
 //! The state of a member, which the public interface of a heap and its threads share.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{MutexGuard, OnceLock};
 use std::time::Instant;
 
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 
 use crate::abort::{Abort, AbortState, first_count};
 use crate::bell::Bell;
@@ -86,7 +86,7 @@ impl MemberState {
     }
 
     /// Ends the waits while holding the lock, so that no reset can come in between.
-    fn stop_kernels(&self, aborts: MutexGuard<'_, AbortState>) {
+    fn stop_kernels(&self, aborts: Guard<'_, AbortState>) {
         for view in self.views() {
             view.head().abort.store(1, Release);
         }
@@ -154,7 +154,7 @@ impl MemberState {
     }
 
     /// Locks the heap's phase and its count of launches.
-    pub(crate) fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+    pub(crate) fn lifecycle(&self) -> Guard<'_, Lifecycle> {
         self.lifecycle.lock()
     }
 

@@ -92,10 +92,10 @@ pub fn open<'a>(
     deadline: Instant,
 ) -> Result<Opened, LinkError> {
     let trust = trust.into();
-    let patience = deadline.saturating_duration_since(Instant::now());
+    let patience = deadline.saturating_duration_since(penstock_process::now());
     let stream = connect(address, trust, deadline)?;
     // A login has taken a time of its own.
-    let deadline = if address.logs_in() { Instant::now() + patience } else { deadline };
+    let deadline = if address.logs_in() { penstock_process::now() + patience } else { deadline };
     open_on(stream, &address.to_string(), role, ticket, trust, deadline)
 }
 
@@ -116,7 +116,7 @@ pub fn open_patiently<'a>(
 ) -> Result<Opened, LinkError> {
     let trust = trust.into();
     let wish = Wish { role, ticket: None, prove, detour: Detour::NotTried };
-    let deadline = Instant::now() + patience;
+    let deadline = penstock_process::now() + patience;
     let (name, limit) = (address.to_string(), Limit::Each(patience));
     let reached = match role {
         Role::Client => connect_for_session(address, trust, deadline)?,

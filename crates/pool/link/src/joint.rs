@@ -107,7 +107,7 @@ impl Joint {
     /// Notes that the peer sends beats: the link has ended if nothing comes for this time while
     /// threads look. Only the first call counts.
     pub(crate) fn expect_beats(&self, silence_max: Duration) {
-        let silence = Silence::new(Instant::now(), silence_max);
+        let silence = Silence::new(penstock_process::now(), silence_max);
         _ = self.watch.set(Lock::new(Watch { silence, told: 0 }));
     }
 
@@ -132,7 +132,7 @@ impl Joint {
             return over.wait(what, deadline).map_err(|error| self.end(error));
         }
         loop {
-            let look = Instant::now() + LOOK_EVERY;
+            let look = penstock_process::now() + LOOK_EVERY;
             let limit = deadline.map_or(look, |deadline| deadline.min(look));
             if over.wait(what, Some(limit)).map_err(|error| self.end(error))? {
                 if what == Readiness::Readable {
@@ -140,7 +140,7 @@ impl Joint {
                 }
                 return Ok(true);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if deadline.is_some_and(|deadline| penstock_process::now() >= deadline) {
                 return Ok(false);
             }
             self.look()?;
@@ -149,7 +149,7 @@ impl Joint {
 
     /// Checks that the peer has neither vanished nor fallen silent. Costs system calls.
     pub(crate) fn look(&self) -> Result<(), LinkError> {
-        self.look_at(Instant::now())
+        self.look_at(penstock_process::now())
     }
 
     /// Like [`Joint::look`]. Tests give a time of their own.
@@ -179,7 +179,10 @@ impl Joint {
     /// for room for up to [`STEP_BYTES`] bytes.
     fn has_come(&self, watch: &mut Watch) -> bool {
         let Some(back) = &self.back else {
-            return matches!(self.stream.wait(Readiness::Readable, Some(Instant::now())), Ok(true));
+            return matches!(
+                self.stream.wait(Readiness::Readable, Some(penstock_process::now())),
+                Ok(true)
+            );
         };
         let before = std::mem::replace(&mut watch.told, back.told());
         before != watch.told || back.is_full_for(STEP_BYTES)

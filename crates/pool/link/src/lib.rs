@@ -91,6 +91,8 @@ pub use stream::{Leash, Stream};
 pub use threads::{OwnThread, ThreadClock, own_time, spawn_quiet};
 pub use trace::begin_trace_of_worker;
 pub use transport::contract::{Completion, Credentials, Destination, Purpose, Side, Source, Way};
+#[cfg(feature = "world")]
+pub use transport::mem::{Course, PIPE_BYTES, linked};
 pub use transport::region::Settled;
 pub use transport::region::host::{GuestMemory, Part, Region, WorkersPart};
 pub use transport::region::layout::MemoryUse;

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_trial::{Defect, planted};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id};
@@ -172,7 +172,7 @@ impl Outbox {
         let shared = &self.handle.0;
         let mut state = shared.state.lock();
         while !state.closed && (state.writing || !state.queue.is_empty()) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(penstock_process::now());
             if left.is_zero() {
                 return false;
             }
@@ -226,7 +226,7 @@ impl fmt::Debug for Body {
 }
 
 impl Shared {
-    fn end(&self, mut state: MutexGuard<'_, State>) {
+    fn end(&self, mut state: Guard<'_, State>) {
         state.closed = true;
         state.bytes = 0;
         let dropped = std::mem::take(&mut state.queue);
@@ -238,7 +238,7 @@ impl Shared {
         drop(dropped);
     }
 
-    fn call_writer(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn call_writer(self: &Arc<Self>, mut state: Guard<'_, State>) {
         if state.writer {
             self.queued.notify_all();
             return;
@@ -292,7 +292,7 @@ impl Shared {
     }
 
     /// Waits for an item. Returns `true` if the thread may end because none came or none will come.
-    fn await_item<'a>(&'a self, state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
+    fn await_item<'a>(&'a self, state: Guard<'a, State>) -> (Guard<'a, State>, bool) {
         let quiet = |state: &mut State| state.queue.is_empty() && !state.closed && !state.abandoned;
         let (state, timeout) = self.queued.wait_timeout_while(state, WRITER_IDLE_MAX, quiet);
         let ends = state.queue.is_empty() && (timeout.timed_out() || state.abandoned);

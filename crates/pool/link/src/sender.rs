@@ -1,10 +1,10 @@
 //! The sending end of a link.
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, FrameError, Header, Id};
 use zerocopy::IntoBytes;
@@ -428,7 +428,7 @@ impl Out {
 }
 
 impl Shared {
-    fn try_lock(&self) -> Option<MutexGuard<'_, State>> {
+    fn try_lock(&self) -> Option<Guard<'_, State>> {
         for _ in 0..TRY_LOCK_SPINS {
             if let Some(state) = self.state.try_lock() {
                 return Some(state);
@@ -479,12 +479,12 @@ impl Shared {
                 Step::End => break,
                 Step::Sleep(time) => {
                     drop(state);
-                    std::thread::sleep(time);
+                    penstock_process::sleep(time);
                     state = self.state.lock();
                 }
                 Step::AwaitRoom => {
                     drop(state);
-                    let until = Instant::now() + HELPER_IDLE_MAX;
+                    let until = penstock_process::now() + HELPER_IDLE_MAX;
                     let waited =
                         self.joint.wait(&self.joint.stream, Readiness::Writable, Some(until));
                     state = self.state.lock();
@@ -496,7 +496,7 @@ impl Shared {
                 }
                 Step::Rest => {
                     state.helper = Helper::Asleep;
-                    state = self.rest(state, Instant::now() + HELPER_IDLE_MAX);
+                    state = self.rest(state, penstock_process::now() + HELPER_IDLE_MAX);
                     if state.helper == Helper::Asleep {
                         break;
                     }
@@ -519,7 +519,7 @@ impl Shared {
                 (false, false) => Step::Rest,
             };
         };
-        let left = BATCH_AGE_MAX.saturating_sub(since.elapsed());
+        let left = BATCH_AGE_MAX.saturating_sub(penstock_process::since(since));
         if !left.is_zero() {
             return Step::Sleep(left);
         }
@@ -531,13 +531,9 @@ impl Shared {
     }
 
     /// Waits until the helper is called, the link ends, or `until` passes.
-    fn rest<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        until: Instant,
-    ) -> MutexGuard<'a, State> {
+    fn rest<'a>(&'a self, mut state: Guard<'a, State>, until: Instant) -> Guard<'a, State> {
         while state.helper == Helper::Asleep && !state.orphan && !self.joint.is_closed() {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(penstock_process::now());
             if left.is_zero() {
                 break;
             }

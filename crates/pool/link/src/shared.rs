@@ -62,7 +62,10 @@ impl RingOut {
             if self.ring.room(step)? < step {
                 self.tell(joint)?;
                 let mut room = Room { ring: &mut self.ring, joint, step };
-                if !self.waiter.wait(Patience::Until(Instant::now() + STALL_MIN), &mut room)? {
+                if !self
+                    .waiter
+                    .wait(Patience::Until(penstock_process::now() + STALL_MIN), &mut room)?
+                {
                     joint.tell_stall();
                     self.waiter.wait(Patience::Forever, &mut room)?;
                 }

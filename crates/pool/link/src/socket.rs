@@ -149,7 +149,7 @@ impl SocketOut {
             match joint.stream.send_now(rest)? {
                 Some(sent) => IoSlice::advance_slices(&mut rest, sent),
                 None => {
-                    let stalled = Some(Instant::now() + STALL_MIN);
+                    let stalled = Some(penstock_process::now() + STALL_MIN);
                     if !joint.wait(&joint.stream, Readiness::Writable, stalled)? {
                         joint.tell_stall();
                         joint.wait(&joint.stream, Readiness::Writable, None)?;
@@ -171,7 +171,7 @@ impl SocketOut {
             return;
         }
         if self.since.is_none() {
-            self.since = Some(Instant::now());
+            self.since = Some(penstock_process::now());
         }
         self.batch.extend_from_slice(bytes);
     }

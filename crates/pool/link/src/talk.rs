@@ -32,14 +32,14 @@ impl Limit {
     pub(crate) fn deadline(self) -> Instant {
         match self {
             Self::At(deadline) => deadline,
-            Self::Each(patience) => Instant::now() + patience,
+            Self::Each(patience) => penstock_process::now() + patience,
         }
     }
 
     /// Time for a message to a client in line, which the peer repeats at its own interval.
     fn in_line(self) -> Duration {
         match self {
-            Self::At(deadline) => deadline.saturating_duration_since(Instant::now()),
+            Self::At(deadline) => deadline.saturating_duration_since(penstock_process::now()),
             Self::Each(patience) => patience.max(Duration::from_millis(LINE_SILENCE_MS_MAX)),
         }
     }
@@ -70,7 +70,7 @@ impl Talk<'_> {
     /// Receives the next message while this side waits in line.
     pub(crate) fn hear_in_line(&self) -> Result<Final, LinkError> {
         let silence = self.limit.in_line();
-        self.hear_until(&[], Instant::now() + silence).map_err(|error| match error {
+        self.hear_until(&[], penstock_process::now() + silence).map_err(|error| match error {
             LinkError::HelloTimeout { .. } => LinkError::SilentLine {
                 peer: self.peer.to_owned(),
                 silence_ms: u64::try_from(silence.as_millis()).unwrap_or(u64::MAX),

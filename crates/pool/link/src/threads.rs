@@ -21,10 +21,10 @@ pub fn spawn_quiet<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     // A new thread inherits the mask of the thread that starts it.
     let before = block_signals();
-    let work = || {
+    let work = penstock_process::member(|| {
         let _own = OwnThread::begin();
         work()
-    };
+    });
     let thread = Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(work);
     restore_signals(&before);
     thread

@@ -11,12 +11,11 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::MutexGuard;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use penstock_process::{Lock, notice, variable};
+use penstock_process::{Guard, Lock, notice, variable};
 use penstock_wire::trace::{CONTENT_BYTES_MAX, RecordKind, Writer, file_header, record_header};
 use zerocopy::IntoBytes as _;
 
@@ -82,7 +81,7 @@ impl Recorder {
 
     /// Returns the file while no other thread writes a record. Returns `None` in a forked child,
     /// which has the descriptor of its parent.
-    fn file(&self) -> Option<MutexGuard<'_, Option<File>>> {
+    fn file(&self) -> Option<Guard<'_, Option<File>>> {
         (std::process::id() == self.process).then(|| self.file.lock())
     }
 

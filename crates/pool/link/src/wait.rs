@@ -17,7 +17,7 @@ impl Patience {
     /// Returns the end of the patience; `None` for [`Patience::Forever`].
     pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
-            Self::Never => Some(Instant::now()),
+            Self::Never => Some(penstock_process::now()),
             Self::Until(deadline) => Some(deadline),
             Self::Forever => None,
         }
@@ -107,6 +107,9 @@ pub(crate) struct Waiter {
 
 impl Waiter {
     pub(crate) fn new(policy: Policy) -> Self {
+        // In a world, one that looks again and again only keeps the others from running.
+        #[cfg(feature = "world")]
+        let policy = if penstock_process::world::is_member() { Policy::SLEEP } else { policy };
         Self { policy, crowded_until: None, yield_first: true }
     }
 
@@ -127,7 +130,7 @@ impl Waiter {
             return Ok(true);
         }
         loop {
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if deadline.is_some_and(|deadline| penstock_process::now() >= deadline) {
                 return what.look();
             }
             what.sleep(deadline)?;
@@ -143,7 +146,7 @@ impl Waiter {
         deadline: Option<Instant>,
         what: &mut dyn Await,
     ) -> Result<bool, LinkError> {
-        let mut now = Instant::now();
+        let mut now = penstock_process::now();
         if self.crowded_until.is_some_and(|until| now < until) {
             return Ok(false);
         }
@@ -166,7 +169,7 @@ impl Waiter {
                     return Ok(true);
                 }
             }
-            now = Instant::now();
+            now = penstock_process::now();
         }
         let yield_for = if what.flows() { FLOW_FACTOR } else { 1 } * self.policy.yield_for;
         let yield_until = now + yield_for;
@@ -182,7 +185,7 @@ impl Waiter {
 
     fn give_way(&mut self, now: Instant, what: &mut dyn Await) -> Result<Turn, LinkError> {
         rustix::thread::sched_yield();
-        let back = Instant::now();
+        let back = penstock_process::now();
         let turn = back - now;
         let used = turn > TURN_USED_MIN;
         let come = what.look()?;

@@ -2,11 +2,11 @@
 //! clock of measurements.
 
 use std::fmt;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use serde::Serialize;
 
 use crate::component::{Class, Method, Source};
@@ -296,7 +296,7 @@ impl Drop for Meter {
 }
 
 impl SampledChannels {
-    fn rows(&self) -> MutexGuard<'_, ChannelRows> {
+    fn rows(&self) -> Guard<'_, ChannelRows> {
         // A panic cannot leave a tally incomplete.
         self.rows.lock()
     }

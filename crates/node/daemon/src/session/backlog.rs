@@ -1,7 +1,5 @@
 //! What a session does when too many of its commands are on their way.
 
-use std::time::Instant;
-
 use penstock_wire::FrameError;
 
 use super::Session;
@@ -19,7 +17,8 @@ impl Session {
             let events = &self.shared.events;
             let flying = self.shared.flights.now();
             let awaits = || events.awaits_others();
-            let step = self.stall.decide(flying, max, cap.is_none(), Instant::now(), awaits);
+            let step =
+                self.stall.decide(flying, max, cap.is_none(), penstock_process::now(), awaits);
             // Without the markers nobody would learn of an end.
             if step == Step::GoOn || !all_marked {
                 self.stall.looked(self.shared.flights.given(), max);

@@ -75,7 +75,7 @@ impl Builds {
         }
         let builds = self.clone();
         let thread = thread::Builder::new().name("build".into()).stack_size(BUILD_STACK_BYTES);
-        if thread.spawn(move || builds.run()).is_ok() {
+        if thread.spawn(penstock_process::member(move || builds.run())).is_ok() {
             line.threads += 1;
             return Ok(());
         }
@@ -106,7 +106,7 @@ impl Builds {
         };
         line.begun += 1;
         let number = line.begun;
-        line.running.insert(number, Instant::now());
+        line.running.insert(number, penstock_process::now());
         Some((number, next))
     }
 

@@ -88,7 +88,7 @@ impl Probe {
     fn begin(build: impl FnOnce() -> Result<(), Status> + Send + 'static) -> Option<Arc<Self>> {
         let probe = Arc::new(Self::default());
         let of_thread = probe.clone();
-        let work = move || {
+        let work = penstock_process::member(move || {
             let _own = OwnThread::begin();
             of_thread.clock.get_or_init(ThreadClock::of_this_thread);
             // A probe without an end would count as a compilation.
@@ -96,7 +96,7 @@ impl Probe {
                 catch_unwind(AssertUnwindSafe(build)).unwrap_or(Err(Status::OUT_OF_RESOURCES));
             _ = built.inspect_err(|status| tell_first(status));
             of_thread.ended.get_or_init(|| built.is_ok());
-        };
+        });
         let thread = thread::Builder::new().name("probe".into()).stack_size(BUILD_STACK_BYTES);
         thread.spawn(work).inspect_err(|error| tell_first(error)).ok().map(|_| probe)
     }

@@ -204,7 +204,7 @@ impl<E: HasStatus> Launches<E> {
         }
         // Another thread that looks removes them, too.
         if let Some(_looks) = self.looks.try_lock() {
-            self.ask(Instant::now());
+            self.ask(penstock_process::now());
             let left = self.watched.lock().len();
             self.remove_at.store((2 * left).max(REMOVAL_MIN), Ordering::Relaxed);
         }

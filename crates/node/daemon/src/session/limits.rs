@@ -1,8 +1,7 @@
 //! Enforcement of the limits that are not simply a table's size.
 
 use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_device::Staged;
 use penstock_wire::{FrameError, limits};
@@ -35,23 +34,25 @@ impl SharedSession {
             // A single larger one passes if nothing else is staged.
             held > 0 && held.saturating_add(bytes) > max
         };
-        let (mut least, mut since) = (Staged::held(), Instant::now());
+        let (mut least, mut since) = (Staged::held(), penstock_process::now());
         let cap = self.allowance.terms().bytes_in_flight;
         while is_full(self.allowance.bytes_max()) {
             let held = Staged::held();
             if held < least {
-                (least, since) = (held, Instant::now());
+                (least, since) = (held, penstock_process::now());
                 self.gated.store(false, Ordering::Relaxed);
             }
             let was_gated = self.gated.load(Ordering::Relaxed);
-            if was_gated || (since.elapsed() > STUCK_AFTER && self.events.awaits_client()) {
+            if was_gated
+                || (penstock_process::since(since) > STUCK_AFTER && self.events.awaits_client())
+            {
                 // The client's message may be behind these very bytes.
                 self.gated.store(true, Ordering::Relaxed);
                 // A limit that somebody set does not grow.
                 if cap.is_none() && !is_full(limits::GATED_BYTES_MAX) {
                     return Ok(());
                 }
-                if since.elapsed() > GIVE_UP_AFTER {
+                if penstock_process::since(since) > GIVE_UP_AFTER {
                     let built_in = || FrameError::Limit("GATED_BYTES_MAX");
                     return Err(cap.map_or_else(built_in, |cap| FrameError::Quota(cap.said)));
                 }
@@ -87,7 +88,7 @@ impl SharedSession {
             _ = queue.flush();
             queue.reclaim();
         }
-        thread::sleep(ROOM_LOOK);
+        penstock_process::sleep(ROOM_LOOK);
         Ok(())
     }
 }

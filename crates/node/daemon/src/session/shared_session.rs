@@ -96,7 +96,7 @@ impl SharedSession {
             headers: Arc::default(),
             gated: AtomicBool::new(false),
             complaints: Throttle::default(),
-            started: Instant::now(),
+            started: penstock_process::now(),
         });
         if let Some(output) = &shared.output {
             output.attach(&shared.outbox);
@@ -115,7 +115,7 @@ impl SharedSession {
     ///
     /// # Errors
     /// Fails if the link to the client has ended.
-    pub(crate) fn tend(self: &Arc<Self>, beats: bool) -> Result<(), LinkError> {
+    pub fn tend(self: &Arc<Self>, beats: bool) -> Result<(), LinkError> {
         // The threads that serve the links to other workers find out whether these have ended.
         self.peers.tend();
         self.grants.tend();
@@ -142,7 +142,7 @@ impl SharedSession {
         let call = to_client::Fault { status: I32::new(status.0) };
         self.outbox.post(&call, &[], Body::Bytes(why.as_bytes().to_vec()));
         // A client that does not take the frame still sees the hang-up.
-        self.outbox.drain(Instant::now() + FAULT_MAX);
+        self.outbox.drain(penstock_process::now() + FAULT_MAX);
         self.outbox.close();
     }
 
@@ -173,7 +173,9 @@ impl SharedSession {
 
     /// Logs an event that a client or peer can cause, unless there are too many.
     pub(super) fn complain(&self, event: &str, error: &dyn Display) {
-        if let Some(suppressed) = self.complaints.pass(self.started.elapsed().as_secs()) {
+        if let Some(suppressed) =
+            self.complaints.pass(penstock_process::since(self.started).as_secs())
+        {
             tracing::warn!(%error, suppressed, "{event}");
         }
     }

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use penstock_device as device;
 use penstock_process::{Lock, Signal};
@@ -134,10 +134,10 @@ impl Turns {
     }
 
     fn wait(&self, longest: Duration, must_wait: &dyn Fn(&PassedGates) -> bool) {
-        let deadline = Instant::now() + longest;
+        let deadline = penstock_process::now() + longest;
         let mut passed = self.gates.lock();
         while must_wait(&passed) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(penstock_process::now());
             if left.is_zero() {
                 return;
             }
@@ -148,6 +148,8 @@ impl Turns {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use penstock_trial::{in_time, patience};
 
     use super::*;

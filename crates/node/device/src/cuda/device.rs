@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_uint};
-use std::sync::{MutexGuard, OnceLock};
+use std::sync::OnceLock;
 
 use penstock_cuda_sys::driver::*;
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::status::Status;
 
 use super::address::Address;
@@ -109,7 +109,7 @@ impl Device {
         matches!(self.primary.get(), Some(Ok(_)))
     }
 
-    pub(super) fn spare_events(&self, timed: bool) -> MutexGuard<'_, Vec<Address<CUevent_st>>> {
+    pub(super) fn spare_events(&self, timed: bool) -> Guard<'_, Vec<Address<CUevent_st>>> {
         let [plain, with_times] = &self.events;
         (if timed { with_times } else { plain }).lock()
     }

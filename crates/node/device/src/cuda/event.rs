@@ -1,10 +1,10 @@
 //! Events: the status of commands, callbacks, and what other commands wait for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use penstock_cl_sys::{CL_QUEUED, CL_SUBMITTED};
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_wire::status::Status;
 
 use super::clock::Stamp;
@@ -75,7 +75,7 @@ impl Event {
         Arc::new(Self { context, stream, progress, changed })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Progress> {
+    fn lock(&self) -> Guard<'_, Progress> {
         self.progress.lock()
     }
 

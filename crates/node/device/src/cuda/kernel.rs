@@ -1,13 +1,13 @@
 //! Kernels and their three arguments: parameters, dynamic shared memory, heap.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_cl_sys::*;
 use penstock_cuda_sys::driver::{
     CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
     CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
 };
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::IndexSpace;
 use penstock_wire::cuda::{
     ARG_HEAP, ARG_PARAMS, ARG_SHARED, Attributes, FunctionDescription, KERNEL_ATTRIBUTES_MAX,
@@ -49,7 +49,7 @@ impl Kernel {
         Ok(Self { function, args: Lock::default() })
     }
 
-    fn args(&self) -> MutexGuard<'_, Args> {
+    fn args(&self) -> Guard<'_, Args> {
         self.args.lock()
     }
 

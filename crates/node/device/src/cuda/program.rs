@@ -1,6 +1,6 @@
 //! Programs: a module image for the context's device, loaded by a build.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use penstock_cl_sys::{
     CL_BUILD_ERROR, CL_BUILD_NONE, CL_BUILD_SUCCESS, CL_PROGRAM_BINARY_TYPE,
@@ -8,7 +8,7 @@ use penstock_cl_sys::{
     CL_PROGRAM_BUILD_GLOBAL_VARIABLE_TOTAL_SIZE, CL_PROGRAM_BUILD_LOG, CL_PROGRAM_BUILD_OPTIONS,
     CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_KERNEL_NAMES, CL_PROGRAM_NUM_KERNELS,
 };
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::describe::{BuildReport, Info};
 use penstock_wire::limits;
 use penstock_wire::status::Status;
@@ -41,7 +41,7 @@ impl Program {
         Self { device, image, built: Lock::default(), variables: Lock::default() }
     }
 
-    fn built(&self) -> MutexGuard<'_, Built> {
+    fn built(&self) -> Guard<'_, Built> {
         self.built.lock()
     }
 

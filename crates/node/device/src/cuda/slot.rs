@@ -2,10 +2,9 @@
 //! copy of other memory would block the calling thread.
 
 use std::ffi::c_void;
-use std::sync::MutexGuard;
 
 use penstock_cuda_sys::driver::CU_MEMHOSTALLOC_PORTABLE;
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_wire::status::Status;
 
 use super::address::Address;
@@ -86,7 +85,7 @@ impl Slots {
 }
 
 impl Class {
-    fn lock(&self) -> MutexGuard<'_, Made> {
+    fn lock(&self) -> Guard<'_, Made> {
         self.state.lock()
     }
 }

@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use penstock_cuda_sys::driver::{CU_STREAM_NON_BLOCKING, CUstream, CUstream_st};
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_wire::status::Status;
 
 use super::address::Address;
@@ -146,11 +146,11 @@ impl Stream {
         self.raw.get()
     }
 
-    fn order(&self) -> MutexGuard<'_, Order> {
+    fn order(&self) -> Guard<'_, Order> {
         self.order.lock()
     }
 
-    fn air(&self) -> MutexGuard<'_, Air> {
+    fn air(&self) -> Guard<'_, Air> {
         self.air.lock()
     }
 

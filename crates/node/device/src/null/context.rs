@@ -1,12 +1,11 @@
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use penstock_cl_sys::{
     CL_INVALID_BINARY, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, CL_QUEUE_PROFILING_ENABLE,
 };
 use penstock_wire::status::Status;
 
-use super::engine::{Engine, Event as OwnEvent};
+use super::engine::{Engine, Event as OwnEvent, Line};
 use super::memory::Buffer;
 use super::program::Program;
 use super::queue::Queue;
@@ -20,8 +19,8 @@ pub(super) const QUEUE_PROPERTIES: u64 =
 pub(super) struct Context(Arc<Engine>);
 
 impl Context {
-    pub(super) fn new(device: Sender<Arc<Engine>>) -> Self {
-        Self(Engine::new(driver::next_context_id(), device))
+    pub(super) fn new(line: Line) -> Self {
+        Self(Engine::new(driver::next_context_id(), line))
     }
 }
 

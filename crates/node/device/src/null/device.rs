@@ -1,15 +1,12 @@
 //! The platform and its device, and what they tell of themselves.
 
-use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
-
 use penstock_cl_sys::*;
 use penstock_wire::describe::{Info, Timers};
 use penstock_wire::status::Status;
 
 use super::builtin::WORK_GROUP_MAX;
 use super::context::{Context, QUEUE_PROPERTIES};
-use super::engine::{Engine, run_device};
+use super::engine::Line;
 use super::memory::ALIGNMENT_BYTES;
 use crate::answer::{sizes, text, uint, ulong};
 use crate::driver::{self, ContextDriver, DeviceDriver, Limits, Notify, PlatformDriver};
@@ -29,15 +26,15 @@ const ALLOCATION_BYTES: u64 = MEMORY_BYTES / 4;
 const LOCAL_BYTES: u64 = 32 << 10;
 
 struct Platform {
-    thread: Sender<Arc<Engine>>,
+    line: Line,
 }
 
 /// Makes the platform and starts the thread of its device. `None` if there is no thread.
 pub(crate) fn platform() -> Option<Box<dyn PlatformDriver>> {
-    let (thread, engines) = channel();
+    let (line, run) = Line::new();
     let device = std::thread::Builder::new().name("null device".into());
-    device.spawn(move || run_device(&engines)).ok()?;
-    Some(Box::new(Platform { thread }))
+    device.spawn(penstock_process::member(run)).ok()?;
+    Some(Box::new(Platform { line }))
 }
 
 impl PlatformDriver for Platform {
@@ -66,7 +63,7 @@ impl PlatformDriver for Platform {
         _devices: &[driver::Device],
         _notify: Notify,
     ) -> Result<Box<dyn ContextDriver>, Status> {
-        Ok(Box::new(Context::new(self.thread.clone())))
+        Ok(Box::new(Context::new(self.line.clone())))
     }
 }
 

@@ -1,10 +1,10 @@
 //! The commands of a context and the thread that runs them, which all contexts of the device share.
 
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_wire::Times;
 use penstock_wire::status::Status;
 
@@ -21,8 +21,7 @@ pub(super) struct Engine {
     state: Lock<State>,
     /// A command has ended.
     ended: Signal,
-    /// Contexts that have something to run.
-    device: Sender<Arc<Engine>>,
+    device: Line,
 }
 
 #[derive(Default)]
@@ -38,15 +37,54 @@ pub(super) struct State {
     is_closed: bool,
 }
 
-/// Runs the commands of all contexts until the last context and the platform are gone.
-pub(super) fn run_device(engines: &Receiver<Arc<Engine>>) {
-    for engine in engines {
-        engine.run();
+/// The contexts that have something to run, in the order in which they said so. The platform and
+/// all contexts have clones of it.
+#[derive(Clone)]
+pub(super) struct Line(Arc<LineEnd>);
+
+struct LineEnd(Arc<(Lock<Waiting>, Signal)>);
+
+#[derive(Default)]
+struct Waiting {
+    engines: VecDeque<Arc<Engine>>,
+    is_over: bool,
+}
+
+impl Line {
+    /// Also returns the work of the thread that runs the commands of all contexts, until the last
+    /// context and the platform are gone.
+    pub(super) fn new() -> (Self, impl FnOnce() + Send) {
+        let waiting = Arc::new((Lock::<Waiting>::default(), Signal::new()));
+        let line = Self(Arc::new(LineEnd(waiting.clone())));
+        let run = move || {
+            let (waiting, changed) = &*waiting;
+            loop {
+                let is_idle = |it: &mut Waiting| it.engines.is_empty() && !it.is_over;
+                let mut guard = changed.wait_while(waiting.lock(), is_idle);
+                let Some(engine) = guard.engines.pop_front() else { return };
+                drop(guard);
+                engine.run();
+            }
+        };
+        (line, run)
+    }
+
+    fn call(&self, engine: &Arc<Engine>) {
+        let LineEnd(waiting) = &*self.0;
+        waiting.0.lock().engines.push_back(engine.clone());
+        waiting.1.notify_one();
+    }
+}
+
+impl Drop for LineEnd {
+    fn drop(&mut self) {
+        self.0.0.lock().is_over = true;
+        self.0.1.notify_one();
     }
 }
 
 impl Engine {
-    pub(super) fn new(id: u64, device: Sender<Arc<Self>>) -> Arc<Self> {
+    pub(super) fn new(id: u64, device: Line) -> Arc<Self> {
         Arc::new(Self { id, state: Lock::default(), ended: Signal::new(), device })
     }
 
@@ -59,8 +97,7 @@ impl Engine {
         let mut state = self.state.lock();
         let result = change(&mut state);
         if state.machine.has_steps() && !std::mem::replace(&mut state.is_called, true) {
-            // The thread lives as long as there is a sender.
-            _ = self.device.send(self.clone());
+            self.device.call(self);
         }
         self.ended.notify_all();
         result
@@ -90,7 +127,7 @@ impl Engine {
 
     /// Takes one of the buffers that the context may still make.
     pub(super) fn take_buffer(&self) -> Result<(), Status> {
-        let mut state: MutexGuard<'_, State> = self.state.lock();
+        let mut state: Guard<'_, State> = self.state.lock();
         if state.machine.is_lost() {
             return Err(Status::OUT_OF_RESOURCES);
         }

@@ -1,14 +1,12 @@
 //! Programs: lists of built-in kernels.
 
-use std::sync::MutexGuard;
-
 use penstock_cl_sys::{
     CL_BUILD_ERROR, CL_BUILD_NONE, CL_BUILD_SUCCESS, CL_PROGRAM_BINARY_TYPE,
     CL_PROGRAM_BINARY_TYPE_EXECUTABLE, CL_PROGRAM_BINARY_TYPE_NONE, CL_PROGRAM_BUILD_LOG,
     CL_PROGRAM_BUILD_OPTIONS, CL_PROGRAM_BUILD_STATUS, CL_PROGRAM_KERNEL_NAMES,
     CL_PROGRAM_NUM_KERNELS,
 };
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::describe::{BuildReport, Info};
 use penstock_wire::status::Status;
 
@@ -58,7 +56,7 @@ impl Program {
         Self { source, built: Lock::default() }
     }
 
-    fn built(&self) -> MutexGuard<'_, Built> {
+    fn built(&self) -> Guard<'_, Built> {
         self.built.lock()
     }
 

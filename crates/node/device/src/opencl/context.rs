@@ -217,7 +217,7 @@ impl Drop for Inner {
     }
 }
 
-fn notified() -> std::sync::MutexGuard<'static, HashMap<u64, Receiver>> {
+fn notified() -> penstock_process::Guard<'static, HashMap<u64, Receiver>> {
     NOTIFIED.lock()
 }
 

@@ -1,5 +1,5 @@
 use std::ffi::{CString, c_void};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 use penstock_cl_sys::{
     CL_KERNEL_ARG_ACCESS_NONE, CL_KERNEL_ARG_ACCESS_QUALIFIER, CL_KERNEL_ARG_ADDRESS_LOCAL,
@@ -7,7 +7,7 @@ use penstock_cl_sys::{
     CL_KERNEL_ARG_TYPE_NAME, CL_KERNEL_ARG_TYPE_QUALIFIER, CL_KERNEL_NUM_ARGS, cl_kernel,
     cl_program,
 };
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::IndexSpace;
 use penstock_wire::describe::ArgDescription;
 use penstock_wire::limits;
@@ -110,7 +110,7 @@ impl Kernel {
         self.raw.raw()
     }
 
-    pub(super) fn args(&self) -> MutexGuard<'_, Args> {
+    pub(super) fn args(&self) -> Guard<'_, Args> {
         self.args.lock()
     }
 

@@ -1,10 +1,10 @@
 //! Command queues, and the code that enqueues every command.
 
-use std::sync::{Arc, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use penstock_cl_sys::{CL_QUEUE_PROFILING_ENABLE, cl_command_queue, cl_event, cl_int, cl_uint};
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
@@ -55,7 +55,7 @@ impl Queue {
         &self.device
     }
 
-    pub(super) fn reclaim_state(&self) -> MutexGuard<'_, Reclaim> {
+    pub(super) fn reclaim_state(&self) -> Guard<'_, Reclaim> {
         self.reclaim.lock()
     }
 

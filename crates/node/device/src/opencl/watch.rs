@@ -13,11 +13,11 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_cl_sys::{CL_COMPLETE, cl_event, cl_int};
-use penstock_process::{Lock, Signal};
+use penstock_process::{Guard, Lock, Signal};
 use penstock_wire::status::Status;
 
 use super::api::{self, function};
@@ -211,7 +211,7 @@ fn is_overdue(number: usize) -> bool {
     })
 }
 
-fn lock() -> MutexGuard<'static, State> {
+fn lock() -> Guard<'static, State> {
     STATE.lock()
 }
 

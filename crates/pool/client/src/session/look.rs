@@ -30,7 +30,8 @@ impl Session {
     /// Checks whether the worker lives, without receiving. Asks the system only if the last look is
     /// older than [`LOOK_EVERY_MS`].
     pub(super) fn look(&self) -> Result<(), LinkError> {
-        let now_ms = u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let now_ms =
+            u64::try_from(penstock_process::since(self.opened_at).as_millis()).unwrap_or(u64::MAX);
         if now_ms < self.look_at_ms.load(Ordering::Relaxed) {
             return self.sender.check();
         }

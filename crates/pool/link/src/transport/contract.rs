@@ -191,12 +191,12 @@ impl Connection {
             return self.bytes.wait(what, deadline);
         }
         loop {
-            let look = Instant::now() + syscall::LOOK_EVERY;
+            let look = penstock_process::now() + syscall::LOOK_EVERY;
             let limit = deadline.map_or(look, |deadline| deadline.min(look));
             if self.bytes.wait(what, Some(limit))? {
                 return Ok(true);
             }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            if deadline.is_some_and(|deadline| penstock_process::now() >= deadline) {
                 return Ok(false);
             }
             if self.has_vanished() {

@@ -15,7 +15,7 @@ pub(crate) fn read_exact_until(
 ) -> Result<(), LinkError> {
     while !into.is_empty() {
         // Checked on every turn: slow peers get no more time than silent ones.
-        if Instant::now() >= deadline {
+        if penstock_process::now() >= deadline {
             return Err(LinkError::HelloTimeout { peer: over.facts.peer.clone() });
         }
         match over.recv_now(into)? {
@@ -35,7 +35,7 @@ pub(crate) fn write_all_until(
     while !bytes.is_empty() {
         match over.send_now(&[IoSlice::new(bytes)])? {
             Some(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
-            None if Instant::now() >= deadline => {
+            None if penstock_process::now() >= deadline => {
                 return Err(LinkError::HelloTimeout { peer: over.facts.peer.clone() });
             }
             None => _ = over.wait(Readiness::Writable, Some(deadline))?,

@@ -21,6 +21,8 @@ pub(crate) mod syscall;
 #[cfg(test)]
 mod tests;
 pub(crate) mod tls;
+#[cfg(feature = "world")]
+mod world;
 
 use contract::Transport;
 use rustix::net::AddressFamily;
@@ -48,7 +50,7 @@ transports! {
     tcp,
     vsock,
     ssh,
-    #[cfg(test)]
+    #[cfg(any(test, feature = "world"))]
     mem,
 }
 

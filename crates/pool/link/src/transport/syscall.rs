@@ -126,8 +126,7 @@ pub(crate) fn wait_pair(
 ) -> Result<(bool, bool), LinkError> {
     let mut fds = vec![PollFd::new(&one, PollFlags::OUT)];
     fds.extend(other.as_ref().map(|fd| PollFd::new(fd, PollFlags::IN | PollFlags::RDHUP)));
-    let left = timespec(deadline.saturating_duration_since(Instant::now()));
-    match poll(&mut fds, Some(&left)) {
+    match sleep(&mut fds, Some(deadline)) {
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
     }
@@ -152,14 +151,22 @@ pub(super) fn poll_all(
     deadline: Option<Instant>,
 ) -> Result<bool, LinkError> {
     loop {
-        let left =
-            deadline.map(|deadline| timespec(deadline.saturating_duration_since(Instant::now())));
-        match poll(fds, left.as_ref()) {
+        match sleep(fds, deadline) {
             Ok(ready) => return Ok(ready > 0),
             Err(Errno::INTR) => {}
             Err(error) => return Err(LinkError::system("waiting for the peer")(error)),
         }
     }
+}
+
+/// Sleeps until one of the descriptors is ready, or until the deadline, or until a signal comes.
+fn sleep(fds: &mut [PollFd<'_>], deadline: Option<Instant>) -> rustix::io::Result<usize> {
+    #[cfg(feature = "world")]
+    if super::world::wait_for(fds, deadline) {
+        return poll(fds, Some(&timespec(Duration::ZERO)));
+    }
+    let left = deadline.map(|at| timespec(at.saturating_duration_since(penstock_process::now())));
+    poll(fds, left.as_ref())
 }
 
 fn timespec(duration: Duration) -> Timespec {

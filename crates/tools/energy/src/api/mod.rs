@@ -12,7 +12,7 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_double, c_int, c_uint};
 use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cores;
@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::meter::Meter;
 use crate::model::PowerModel;
 use crate::options::{Options, Roots};
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use shown::{CCores, CFigure, CModel, CTotal, Shown, c_text};
 
 /// Error codes of the header.
@@ -100,7 +100,7 @@ thread_local! {
     static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-fn meters() -> MutexGuard<'static, Meters> {
+fn meters() -> Guard<'static, Meters> {
     METERS.lock()
 }
 

@@ -5,6 +5,7 @@ use std::thread;
 
 use penstock_device::Times;
 use penstock_link::{Body, LinkError, Outbox, OwnThread, Patience, Receiver, Sender, Side, Stream};
+use penstock_process::member;
 use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
@@ -33,7 +34,7 @@ impl SharedSession {
         let shared = self.clone();
         let end = late.clone();
         let lose = move || end.into_iter().for_each(|it| shared.lose_admission(it));
-        if let Err(error) = thread::Builder::new().name("admissions".into()).spawn(lose) {
+        if let Err(error) = thread::Builder::new().name("admissions".into()).spawn(member(lose)) {
             self.complain("what waits for the daemon finds no thread", &error);
             late.into_iter().for_each(|it| self.lose_admission(it));
         }
@@ -67,7 +68,7 @@ impl SharedSession {
                 shared.lose_peer(peer);
             }
         };
-        if let Err(error) = thread::Builder::new().name("arrival".into()).spawn(link) {
+        if let Err(error) = thread::Builder::new().name("arrival".into()).spawn(member(link)) {
             self.complain("a peer finds no thread", &error);
             self.lose_peer(peer);
         }
@@ -83,7 +84,7 @@ impl SharedSession {
         let outbox = Outbox::new(sender);
         let shared = self.clone();
         let serve = move || shared.serve_peer(peer, receiver);
-        thread::Builder::new().name("peer".into()).spawn(serve).map_err(|source| {
+        thread::Builder::new().name("peer".into()).spawn(member(serve)).map_err(|source| {
             LinkError::System { doing: "starting a thread for a peer", source }
         })?;
         self.peers.link(peer, &outbox);
@@ -188,7 +189,7 @@ impl Serve<to_worker::ConnectPeer> for Session {
                 }
             }
         };
-        if thread::Builder::new().name("connect".into()).spawn(connect).is_err() {
+        if thread::Builder::new().name("connect".into()).spawn(member(connect)).is_err() {
             self.shared.peers.end_connecting(call.peer);
             self.shared.lose_peer(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));

@@ -1,9 +1,9 @@
 //! Memory of this process: `mem:NAME`. Both ends are in one process, so only tests use it.
 //!
 //! Nothing happens to a byte that a test does not say: a pipe holds exactly as many bytes as the
-//! test allows, and is cut behind exactly the byte that the test names. Each end also has a socket,
-//! as every connection must. It carries one byte while its pipe has any, which makes it readable,
-//! and its hang-up is the end of the connection.
+//! test allows, and is cut or takes nothing more behind exactly the byte that the test names. Each
+//! end also has a socket, as every connection must. It carries one byte while its pipe has any,
+//! which makes it readable, and its hang-up is the end of the connection.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -27,6 +27,8 @@ use super::contract::{
 use super::socket_file;
 use super::syscall::{self, Readiness};
 use crate::error::LinkError;
+#[cfg(feature = "world")]
+use crate::stream::Stream;
 
 pub(super) static TRANSPORT: Transport = Transport {
     scheme: "mem",
@@ -109,7 +111,7 @@ impl Reach for Name {
         // The system chooses a name, by which the listener knows the connection.
         rustix::net::bind(&socket, &SocketAddrUnix::new_unnamed())?;
         let own = SocketAddrUnix::try_from(rustix::net::getsockname(&socket)?)?;
-        let (up, down) = (Pipe::new(PIPE_BYTES, None)?, Pipe::new(PIPE_BYTES, None)?);
+        let (up, down) = (Pipe::of(Course::default())?, Pipe::of(Course::default())?);
         End::note(&key_of(&own, b"<"), &down, &up);
         rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(&self.socket())?)?;
         Ok((connection(socket, key_of(&own, b">"), up, down), None))
@@ -146,7 +148,24 @@ fn key_of(connecting: &SocketAddrUnix, end: &[u8]) -> Vec<u8> {
 }
 
 /// Number of bytes that a pipe holds if the test says nothing else: about as many as a socket.
-pub(crate) const PIPE_BYTES: usize = 256 << 10;
+pub const PIPE_BYTES: usize = 256 << 10;
+
+/// What a pipe does to the bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// Number of bytes that it holds.
+    pub bytes_max: usize,
+    /// The connection is cut behind this number of bytes.
+    pub cut_behind: Option<usize>,
+    /// The pipe takes only this number of bytes, and says nothing about it.
+    pub stuck_behind: Option<usize>,
+}
+
+impl Default for Course {
+    fn default() -> Self {
+        Self { bytes_max: PIPE_BYTES, cut_behind: None, stuck_behind: None }
+    }
+}
 
 /// One direction of a connection.
 #[derive(Debug)]
@@ -162,13 +181,22 @@ struct Inside {
     queue: VecDeque<u8>,
     /// Number of bytes that still pass before the connection is cut.
     passes: Option<usize>,
+    /// Number of bytes that the pipe still takes.
+    takes: usize,
+}
+
+impl Inside {
+    fn room(&self, bytes_max: usize) -> usize {
+        self.takes.min(bytes_max - self.queue.len())
+    }
 }
 
 impl Pipe {
-    pub(crate) fn new(bytes_max: usize, passes: Option<usize>) -> io::Result<Arc<Self>> {
+    pub(crate) fn of(course: Course) -> io::Result<Arc<Self>> {
         let room = eventfd(1, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let inside = Lock::new(Inside { queue: VecDeque::new(), passes });
-        Ok(Arc::new(Self { inside, bytes_max, room }))
+        let (passes, takes) = (course.cut_behind, course.stuck_behind.unwrap_or(usize::MAX));
+        let inside = Lock::new(Inside { queue: VecDeque::new(), passes, takes });
+        Ok(Arc::new(Self { inside, bytes_max: course.bytes_max, room }))
     }
 }
 
@@ -180,6 +208,16 @@ pub(crate) fn pair(up: Arc<Pipe>, down: Arc<Pipe>) -> io::Result<(Connection, Co
     let key = |end: &str| format!("{}{end}", COUNT.fetch_add(1, Ordering::Relaxed)).into_bytes();
     let first = connection(one, key("pair>"), up.clone(), down.clone());
     Ok((first, connection(other, key("pair<"), down, up)))
+}
+
+/// Returns both ends of a connection. What the first end sends takes the course `up`.
+///
+/// # Errors
+/// Fails if no descriptor is left.
+#[cfg(feature = "world")]
+pub fn linked(up: Course, down: Course) -> io::Result<(Stream, Stream)> {
+    let (one, other) = pair(Pipe::of(up)?, Pipe::of(down)?)?;
+    Ok((Stream::new(one), Stream::new(other)))
 }
 
 fn connection(socket: OwnedFd, key: Vec<u8>, out: Arc<Pipe>, input: Arc<Pipe>) -> Connection {
@@ -220,24 +258,27 @@ impl Bytes for MemBytes {
         }
         let pipe = &*self.out;
         let mut inside = pipe.inside.lock();
-        let Inside { queue, passes } = &mut *inside;
+        let mut left = inside.passes.unwrap_or(usize::MAX).min(inside.room(pipe.bytes_max));
+        let Inside { queue, passes, takes } = &mut *inside;
         let before = queue.len();
-        let mut left = passes.unwrap_or(usize::MAX).min(pipe.bytes_max - before);
         for piece in pieces {
             let now = piece.get(..left.min(piece.len())).unwrap_or_default();
             queue.extend(now);
             left -= now.len();
+            #[cfg(feature = "world")]
+            penstock_process::world::note(now);
         }
         let sent = queue.len() - before;
         if before == 0 && sent > 0 {
             let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
             _ = rustix::net::send(&self.socket, b"!", flags);
         }
-        if queue.len() == pipe.bytes_max {
+        *takes -= sent;
+        *passes = passes.map(|passes| passes - sent);
+        if inside.room(pipe.bytes_max) == 0 {
             _ = rustix::io::read(&pipe.room, &mut [0_u8; 8]);
         }
-        *passes = passes.map(|passes| passes - sent);
-        if *passes == Some(0) {
+        if inside.passes == Some(0) {
             self.shutdown();
         }
         Ok((sent > 0).then_some(sent))
@@ -247,16 +288,16 @@ impl Bytes for MemBytes {
         // Asked first: what was sent before the hang-up is then in the pipe.
         let is_over = syscall::has_hung_up(self.as_fd());
         let pipe = &*self.input;
-        let queue = &mut pipe.inside.lock().queue;
-        let was_full = queue.len() == pipe.bytes_max;
-        let count = io::Read::read(queue, into).unwrap_or_default();
+        let mut inside = pipe.inside.lock();
+        let was_full = inside.room(pipe.bytes_max) == 0;
+        let count = io::Read::read(&mut inside.queue, into).unwrap_or_default();
         if count == 0 {
             return if is_over { Err(LinkError::Closed) } else { Ok(None) };
         }
-        if queue.is_empty() {
+        if inside.queue.is_empty() {
             _ = rustix::net::recv(&self.socket, &mut [0_u8; 8][..], RecvFlags::DONTWAIT);
         }
-        if was_full {
+        if was_full && inside.room(pipe.bytes_max) > 0 {
             _ = rustix::io::write(&pipe.room, &1_u64.to_ne_bytes());
         }
         Ok(Some(count))
@@ -290,4 +331,5 @@ impl Bytes for MemBytes {
     }
 }
 
+#[cfg(test)]
 pub(super) mod tests;

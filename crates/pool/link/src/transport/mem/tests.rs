@@ -18,8 +18,9 @@ crate::transport::tests::cases! { crate::transport::tests::plain(addresses);
 
 #[test]
 fn a_pipe_holds_what_the_test_allows_and_is_cut_where_the_test_says() {
-    let (up, down) = (Pipe::new(10, Some(15)).unwrap(), Pipe::new(10, None).unwrap());
-    let (one, other) = pair(up, down).unwrap();
+    let course = Course { bytes_max: 10, ..Course::default() };
+    let up = Pipe::of(Course { cut_behind: Some(15), ..course }).unwrap();
+    let (one, other) = pair(up, Pipe::of(course).unwrap()).unwrap();
     let send = |bytes: &[u8]| one.send_now(&[IoSlice::new(bytes)]);
     assert_eq!(send(&[7; 4]).unwrap(), Some(4));
     assert_eq!(send(&[8; 20]).unwrap(), Some(6));
@@ -36,9 +37,8 @@ fn a_pipe_holds_what_the_test_allows_and_is_cut_where_the_test_says() {
 
 #[test]
 fn a_writer_without_room_sleeps_until_there_is_some_or_the_end_comes() {
-    let pipes = || (Pipe::new(10, None).unwrap(), Pipe::new(10, None).unwrap());
-    let (up, down) = pipes();
-    let (one, other) = pair(up, down).unwrap();
+    let pipe = || Pipe::of(Course { bytes_max: 10, ..Course::default() }).unwrap();
+    let (one, other) = pair(pipe(), pipe()).unwrap();
     let (one, other) = (Stream::new(one), Stream::new(other));
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -50,4 +50,16 @@ fn a_writer_without_room_sleeps_until_there_is_some_or_the_end_comes() {
         assert_eq!(heard, vec![1; 100_000]);
         other.shutdown();
     });
+}
+
+#[test]
+fn a_pipe_that_is_stuck_takes_nothing_more_and_nobody_hangs_up() {
+    let course = Course { stuck_behind: Some(15), ..Course::default() };
+    let (one, other) = pair(Pipe::of(course).unwrap(), Pipe::of(course).unwrap()).unwrap();
+    let (one, other) = (Stream::new(one), Stream::new(other));
+    assert_eq!(one.send_now(&[IoSlice::new(&[7; 20])]).unwrap(), Some(15));
+    assert_eq!(other.recv_now(&mut [0; 20]).unwrap(), Some(15));
+    assert_eq!(one.send_now(&[IoSlice::new(&[7; 1])]).unwrap(), None);
+    assert!(!one.wait(Readiness::Writable, Some(Instant::now())).unwrap());
+    assert!(!one.has_hung_up() && !other.has_hung_up());
 }

@@ -11,11 +11,11 @@
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{MutexGuard, OnceLock};
 use std::time::Instant;
 
-use penstock_process::Lock;
+use penstock_process::{Guard, Lock};
 use penstock_tls::limits::{
     ALERT_RECORD_BYTES, PLAIN_BYTES_MAX, RECORD_BYTES_MAX, RECORD_OVERHEAD_BYTES,
     UPDATE_RECORD_BYTES,
@@ -155,12 +155,12 @@ impl TlsBytes {
 
     /// Returns the sending direction, if this process is the one that made the connection. A child
     /// of `fork` does not even lock: a thread of its parent may have held the lock.
-    fn out(&self) -> Result<MutexGuard<'_, Out>, LinkError> {
+    fn out(&self) -> Result<Guard<'_, Out>, LinkError> {
         self.check_owner()?;
         Ok(self.out.lock())
     }
 
-    fn input(&self) -> Result<MutexGuard<'_, In>, LinkError> {
+    fn input(&self) -> Result<Guard<'_, In>, LinkError> {
         self.check_owner()?;
         Ok(self.input.lock())
     }

@@ -13,7 +13,7 @@ use crate::receiver::{Received, Receiver};
 use crate::sender::Sender;
 use crate::stream::Stream;
 use crate::transport::contract;
-use crate::transport::mem::{self, PIPE_BYTES, Pipe};
+use crate::transport::mem::{self, Course, Pipe};
 use crate::transport::syscall::Readiness;
 use crate::transport::tests::support::{Random, anything, in_time, pattern, soon};
 use crate::transport::tests::{Way, ping};
@@ -77,7 +77,7 @@ mod suites {
 
 /// Returns both ends of a connection in memory, which is cut behind this many bytes of the first.
 fn in_memory(passes: Option<usize>) -> (Stream, Stream) {
-    let pipe = |passes| Pipe::new(PIPE_BYTES, passes).unwrap();
+    let pipe = |cut_behind| Pipe::of(Course { cut_behind, ..Course::default() }).unwrap();
     let (one, other) = mem::pair(pipe(passes), pipe(None)).unwrap();
     (Stream::new(one), Stream::new(other))
 }
