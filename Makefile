@@ -43,7 +43,11 @@ RUST_TARGETS := --workspace
 
 # What tools/test.sh runs: programs and tests in one build.
 tested: RUST_TARGETS := --workspace --all-targets
-tested: rust cuda programs shims
+tested: rust cuda programs shims simulation
+
+# In a build of its own, because all other programs must not have what it runs in.
+simulation:
+	@$(CARGO) build --profile $(PROFILE) --quiet -p penstock-simulate --features world --all-targets
 
 # What CUDA programs load, in a folder of its own: `penstock run` shows it to them.
 cuda: rust ## libcudart.so.12 and .13, libcuda.so.1 and what programs with a static runtime need, into target/release/cuda
@@ -226,4 +230,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: deb wheel test-packages test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: deb wheel test-packages test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims simulation tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

@@ -233,7 +233,18 @@ STAGES = [
     Stage(
         "pure",
         "decisions and computations, without a device and a daemon",
-        {TEST: [runner(f"{RUST} pure")]},
+        {
+            TEST: [
+                runner(f"{RUST} pure"),
+                runner(f"{RUST} pure -p penstock-simulate --features world"),
+                # The same seeds in each run, each twice.
+                case("pure/simulation", "{bin}/penstock-simulate 0..150 --twice"),
+            ],
+            ALL: [
+                case("simulation/seeds", "{bin}/penstock-simulate 1000..31000"),
+                case("simulation/planted", "{bin}/penstock-simulate 0..500 --planted"),
+            ],
+        },
     ),
     Stage("mpi", "device memory in MPI calls", mpi()),
     Stage(

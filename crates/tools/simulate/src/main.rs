@@ -1,0 +1,150 @@
+//! Runs clients and workers in a world that a seed determines (`penstock_process::world`).
+//!
+//! The client's crate, the links, the sessions of workers and the simulated device are the real
+//! ones. Each seed gives a random program, random faults, and a random order of all threads. The
+//! results are compared with a model.
+//!
+//!     penstock-simulate SEED [--trace]
+//!     penstock-simulate FROM..TO [--twice]
+//!     penstock-simulate FROM..TO --planted
+//!
+//! The first form runs one world and says how it went. The second form runs many, each in a process
+//! of its own, and prints each seed with a finding. With `--twice` it runs each world again and
+//! compares the digests of both runs. The third form plants defects in turn, and prints the first
+//! seed that finds each.
+//!
+//! * `plan` is what a seed decides before the world begins.
+//! * `node` starts workers, and plays their daemons.
+//! * `program` is the random program, and `model` says what it should have computed.
+//! * `seeds` runs many seeds.
+
+mod model;
+mod node;
+mod plan;
+mod program;
+mod seeds;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use penstock_process::world::{self, Rules, spawn};
+use penstock_trial::{Random, patience};
+
+use plan::{Fault, Plan};
+use program::Running;
+
+/// Threads that wait for ever when a process has nothing more to do.
+const MAY_STAY: [&str; 3] = ["null device", "penstock-callback", "penstock-send"];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| words.iter().any(|word| word == flag);
+    let range = words.first().and_then(|word| word.split_once(".."));
+    let number = |text: &str| text.parse::<u64>().ok();
+    match (words.first(), range) {
+        (_, Some((from, to))) => match (number(from), number(to)) {
+            (Some(from), Some(to)) if has("--planted") => seeds::plant(from..to),
+            (Some(from), Some(to)) => seeds::run(from..to, has("--twice")),
+            _ => usage(),
+        },
+        (Some(seed), None) => match number(seed) {
+            Some(seed) => one(seed, has("--trace")),
+            None => usage(),
+        },
+        (None, None) => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("penstock-simulate SEED [--trace] | FROM..TO [--twice] | FROM..TO --planted");
+    ExitCode::from(2)
+}
+
+/// Runs the world of a seed.
+fn one(seed: u64, is_traced: bool) -> ExitCode {
+    let plan = Plan::of(seed);
+    if is_traced {
+        eprintln!("{plan:?}");
+    }
+    stay_on_one_core();
+    // Client and device go on after a panic in a callback, which must not hide it.
+    std::panic::set_hook(Box::new(|what| {
+        println!("finding: {what}");
+        std::process::exit(1);
+    }));
+    // What waits in the system instead of in the world would wait for ever.
+    std::thread::spawn(|| {
+        std::thread::sleep(patience());
+        println!("finding: a thread waits outside of its world");
+        std::process::exit(1);
+    });
+    let outcome = world::run(Rules { is_traced, ..Rules::of(seed) }, move || programs(&plan));
+    let mut problems = match outcome.result {
+        Ok(problems) => problems,
+        Err(finding) => vec![finding.to_string()],
+    };
+    let left: Vec<_> = outcome.left.iter().filter(|it| !MAY_STAY.contains(&it.as_str())).collect();
+    if problems.is_empty() && !left.is_empty() {
+        problems.push(format!("threads are left: {left:?}"));
+    }
+    println!(
+        "seed {seed} digest {:016x} steps {} time {:?}",
+        outcome.digest, outcome.steps, outcome.passed
+    );
+    for problem in &problems {
+        println!("finding: {problem}");
+    }
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One thread runs at a time, and wakes the next one fastest on its own core.
+fn stay_on_one_core() {
+    let mut cores = rustix::thread::CpuSet::new();
+    cores.set(rustix::thread::sched_getcpu());
+    // Elsewhere it is only slower.
+    _ = rustix::thread::sched_setaffinity(None, &cores);
+}
+
+/// Runs a client with faults, and beside it one without, which must not notice. Returns what is
+/// wrong.
+fn programs(plan: &Plan) -> Vec<String> {
+    let quiet = Plan { fault: Fault::Nothing, threads: 1, commands: 6, ..*plan };
+    let pools = [*plan, quiet].map(|plan| (plan, Arc::new(node::pool(&plan))));
+    let clients = pools.clone().map(|(plan, pool)| {
+        let threads: Vec<_> = (0..plan.threads as u64).collect();
+        let threads = threads.into_iter().map(|thread| {
+            let (pool, random) = (pool.clone(), Random::new(plan.seed ^ (thread + 1) << 40));
+            spawn(&format!("client {thread}"), move || client(&plan, &pool, random))
+        });
+        threads.collect::<Vec<_>>()
+    });
+    let problems = clients.into_iter().flatten().flat_map(|thread| thread.join()).collect();
+    // A session lives until the client has taken the ends of its transfers, for which nobody waits.
+    for _ in 0..3 {
+        penstock_process::sleep(Duration::from_secs(1));
+        pools.iter().flat_map(|(_, pool)| pool.nodes()).for_each(|node| node.session().poll());
+    }
+    problems
+}
+
+/// Runs the program of one thread.
+fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Vec<String> {
+    let mut running = match Running::begin(plan, pool, random) {
+        Ok(running) => running,
+        Err(error) if matches!(plan.fault, Fault::Nothing | Fault::CutPeers { .. }) => {
+            return vec![format!("no objects: {error}")];
+        }
+        // A node was lost before the program had its objects.
+        Err(_) => return Vec::new(),
+    };
+    for _ in 0..plan.commands {
+        running.go_on();
+    }
+    let initial = running.initial();
+    let (steps, failures) = running.end();
+    let mut problems = model::check(plan, initial, &steps);
+    let unexcused = failures.iter().filter(|(node, _)| !plan.fault.excuses(*node));
+    problems.extend(unexcused.map(|(node, why)| format!("a call on node {node} failed: {why}")));
+    problems
+}

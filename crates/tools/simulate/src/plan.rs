@@ -1,0 +1,108 @@
+//! What a seed decides before the world begins.
+
+use penstock_link::{Course, PIPE_BYTES};
+use penstock_trial::Random;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    Nothing,
+    /// The link to a node is cut behind a number of bytes, in one direction.
+    Cut {
+        node: usize,
+        is_up: bool,
+        bytes: usize,
+    },
+    /// What a worker sends stops behind a number of bytes, and nobody hangs up.
+    Silent {
+        node: usize,
+        bytes: usize,
+    },
+    /// The device of a node makes a number of buffers and no more.
+    Starved {
+        node: usize,
+        buffers: u32,
+    },
+    /// The link between two workers is cut behind a number of bytes.
+    CutPeers {
+        bytes: usize,
+    },
+}
+
+impl Fault {
+    /// Returns whether a call on this node may fail because of it.
+    pub fn excuses(self, node: usize) -> bool {
+        match self {
+            Self::Cut { node: of, .. }
+            | Self::Silent { node: of, .. }
+            | Self::Starved { node: of, .. } => node == of,
+            // Content may come from the other node.
+            Self::CutPeers { .. } => true,
+            Self::Nothing => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub nodes: usize,
+    /// Threads of the program, each with a context of its own.
+    pub threads: usize,
+    /// Commands of each thread.
+    pub commands: usize,
+    /// Number of bytes that each link holds.
+    pub pipe_bytes: usize,
+    /// Whether the workers may link. Otherwise the client relays.
+    pub has_peers: bool,
+    pub fault: Fault,
+}
+
+impl Plan {
+    pub fn of(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let nodes = [1, 2, 2][random.index(3)];
+        let threads = 1 + random.index(2);
+        let commands = 4 + random.index(24);
+        let pipe_bytes = [96, 1 << 10, 16 << 10, PIPE_BYTES][random.index(4)];
+        let node = random.index(nodes);
+        let most = [200, 2_000, 20_000][random.index(3)];
+        let bytes = 1 + random.index(most);
+        let fault = match random.below(12) {
+            0 | 1 => Fault::Cut { node, is_up: true, bytes },
+            2 | 3 => Fault::Cut { node, is_up: false, bytes },
+            4 => Fault::Silent { node, bytes },
+            5 => Fault::Starved { node, buffers: u32::try_from(random.below(4)).unwrap_or(0) },
+            6 | 7 if nodes > 1 => Fault::CutPeers { bytes },
+            _ => Fault::Nothing,
+        };
+        let has_peers = random.below(2) == 0 || matches!(fault, Fault::CutPeers { .. });
+        Self { seed, nodes, threads, commands, pipe_bytes, has_peers, fault }
+    }
+
+    /// Returns the courses from the client to a node and back.
+    pub fn courses(&self, node: usize) -> (Course, Course) {
+        let course = Course { bytes_max: self.pipe_bytes, ..Course::default() };
+        let (mut up, mut down) = (course, course);
+        match self.fault {
+            Fault::Cut { node: of, is_up: true, bytes } if of == node => {
+                up.cut_behind = Some(bytes)
+            }
+            Fault::Cut { node: of, is_up: false, bytes } if of == node => {
+                down.cut_behind = Some(bytes);
+            }
+            Fault::Silent { node: of, bytes } if of == node => down.stuck_behind = Some(bytes),
+            _ => {}
+        }
+        (up, down)
+    }
+
+    /// Returns the course from one worker to another one.
+    pub fn between_workers(&self) -> Course {
+        let cut_behind = match self.fault {
+            Fault::CutPeers { bytes } => Some(bytes),
+            _ => None,
+        };
+        Course { bytes_max: self.pipe_bytes, cut_behind, ..Course::default() }
+    }
+}
