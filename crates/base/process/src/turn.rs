@@ -16,8 +16,9 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Returns the work of a thread that is about to start. Every thread that Penstock's client, link
-/// or session starts gets its work from here.
+/// Returns the work of a thread that is about to start. Every thread that may take a lock of an
+/// open session gets its work from here. The threads that open sessions do not, nor does the bridge
+/// over SSH, which is a process of its own.
 #[inline]
 pub fn member<T, W: FnOnce() -> T + Send>(work: W) -> W {
     work

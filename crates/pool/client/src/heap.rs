@@ -545,12 +545,12 @@ impl Drop for Heap {
         }
         // "... deleted after ... commands queued for execution that use memobj have finished": a
         // member that leaves while another member's kernel runs would end that kernel's waits.
-        let wait = move || {
+        let wait = penstock_process::member(move || {
             for event in running {
                 _ = event.wait();
             }
             remains.release();
-        };
+        });
         // If no thread can be started, the end of the session releases the heap.
         _ = std::thread::Builder::new().name("penstock-heap".into()).spawn(wait);
     }

@@ -46,7 +46,8 @@ impl Output {
     pub(super) fn attach(self: &Arc<Self>, outbox: &Arc<Outbox>) {
         _ = self.session.set(Arc::downgrade(outbox));
         let output = self.clone();
-        let thread = thread::Builder::new().name("output".into()).spawn(move || output.run());
+        let run = penstock_process::member(move || output.run());
+        let thread = thread::Builder::new().name("output".into()).spawn(run);
         if let Err(error) = thread {
             tracing::warn!(%error, "no thread for output");
         }

@@ -113,10 +113,16 @@ impl Transfers {
         change: impl FnOnce(&mut IncomingTransfer),
     ) -> Option<IncomingTransfer> {
         let mut table = self.table.lock();
-        let incoming = table.entry(name).or_default();
-        change(incoming);
-        let whole = incoming.target.is_some() && incoming.ready && incoming.content.is_some();
-        if whole { table.remove(&name) } else { None }
+        change(table.entry(name).or_default());
+        take_whole(&mut table, name)
+    }
+
+    /// Notes that nothing uses the target of a transfer any more; removes and returns the transfer
+    /// if nothing is missing. Does nothing if its peer was lost meanwhile.
+    pub(super) fn set_ready(&self, name: TransferKey) -> Option<IncomingTransfer> {
+        let mut table = self.table.lock();
+        table.get_mut(&name)?.ready = true;
+        take_whole(&mut table, name)
     }
 
     /// Enters a transfer again whose target was taken.
@@ -131,6 +137,16 @@ impl Transfers {
         let ready = table.get(&name).is_some_and(|it| it.ready && it.target.is_some());
         if ready { table.remove(&name).and_then(|it| it.target) } else { None }
     }
+}
+
+/// Removes and returns a transfer if nothing is missing.
+fn take_whole(
+    table: &mut FxHashMap<TransferKey, IncomingTransfer>,
+    name: TransferKey,
+) -> Option<IncomingTransfer> {
+    let incoming = table.get(&name)?;
+    let whole = incoming.target.is_some() && incoming.ready && incoming.content.is_some();
+    if whole { table.remove(&name) } else { None }
 }
 
 pub(super) fn copied(bytes: &HomeBytes) -> Result<Staged, Status> {

@@ -336,7 +336,7 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 let flight = self.shared.flights.transfer(with.waits.len());
                 self.shared.events.when_all(with.waits, move |_| {
                     drop(flight);
-                    let whole = shared.transfers.update(name, |it| it.ready = true);
+                    let whole = shared.transfers.set_ready(name);
                     if let Some(whole) = whole {
                         shared.store(whole);
                     }
