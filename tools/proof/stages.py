@@ -237,8 +237,9 @@ STAGES = [
             TEST: [
                 runner(f"{RUST} pure"),
                 runner(f"{RUST} pure -p penstock-simulate --features world"),
-                # The same seeds in each run, each twice.
-                case("pure/simulation", "{bin}/penstock-simulate 0..150 --twice"),
+                # The same seeds in each run, and some of them twice.
+                case("pure/simulation", "{bin}/penstock-simulate 0..150"),
+                case("pure/simulation-repeats", "{bin}/penstock-simulate 150..170 --twice"),
             ],
             ALL: [
                 case("simulation/seeds", "{bin}/penstock-simulate 1000..31000"),
