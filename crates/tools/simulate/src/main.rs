@@ -31,7 +31,7 @@ use std::time::Duration;
 use penstock_process::world::{self, Rules, spawn};
 use penstock_trial::{Random, patience};
 
-use plan::{Fault, Plan};
+use plan::{Draws, Fault, Plan};
 use program::Running;
 
 /// Threads that wait for ever when a process has nothing more to do.
@@ -62,7 +62,7 @@ fn usage() -> ExitCode {
 }
 
 /// Runs the world of a seed.
-fn one(seed: u64, is_traced: bool) -> ExitCode {
+fn one(seed: u64, is_traced: bool) -> ! {
     let plan = Plan::of(seed);
     if is_traced {
         eprintln!("{plan:?}");
@@ -70,16 +70,17 @@ fn one(seed: u64, is_traced: bool) -> ExitCode {
     stay_on_one_core();
     // Client and device go on after a panic in a callback, which must not hide it.
     std::panic::set_hook(Box::new(|what| {
-        println!("finding: {what}");
-        std::process::exit(1);
+        println!("broken: {what}");
+        std::process::exit(seeds::BROKEN);
     }));
     // What waits in the system instead of in the world would wait for ever.
     std::thread::spawn(|| {
         std::thread::sleep(patience());
-        println!("finding: a thread waits outside of its world");
-        std::process::exit(1);
+        println!("broken: a thread waits outside of its world");
+        std::process::exit(seeds::BROKEN);
     });
-    let outcome = world::run(Rules { is_traced, ..Rules::of(seed) }, move || programs(&plan));
+    let rules = Rules { is_traced, ..Rules::of(Draws::Schedule.seed(seed)) };
+    let outcome = world::run(rules, move || programs(&plan));
     let mut problems = match outcome.result {
         Ok(problems) => problems,
         Err(finding) => vec![finding.to_string()],
@@ -95,7 +96,8 @@ fn one(seed: u64, is_traced: bool) -> ExitCode {
     for problem in &problems {
         println!("finding: {problem}");
     }
-    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let code = if problems.is_empty() { 0 } else { seeds::FINDING };
+    std::process::exit(code)
 }
 
 /// One thread runs at a time, and wakes the next one fastest on its own core.
@@ -111,15 +113,21 @@ fn stay_on_one_core() {
 fn programs(plan: &Plan) -> Vec<String> {
     let quiet = Plan { fault: Fault::Nothing, threads: 1, commands: 6, ..*plan };
     let pools = [*plan, quiet].map(|plan| (plan, Arc::new(node::pool(&plan))));
-    let clients = pools.clone().map(|(plan, pool)| {
+    let draws: [fn(u64) -> Draws; 2] = [Draws::Program, Draws::Quiet];
+    let clients = pools.clone().into_iter().zip(draws).map(|((plan, pool), draws)| {
         let threads: Vec<_> = (0..plan.threads as u64).collect();
         let threads = threads.into_iter().map(|thread| {
-            let (pool, random) = (pool.clone(), Random::new(plan.seed ^ (thread + 1) << 40));
+            let (pool, random) = (pool.clone(), draws(thread).random(plan.seed));
             spawn(&format!("client {thread}"), move || client(&plan, &pool, random))
         });
         threads.collect::<Vec<_>>()
     });
-    let problems = clients.into_iter().flatten().flat_map(|thread| thread.join()).collect();
+    let problems = clients
+        .collect::<Vec<_>>()
+        .into_iter()
+        .flatten()
+        .flat_map(|thread| thread.join())
+        .collect();
     // A session lives until the client has taken the ends of its transfers, for which nobody waits.
     for _ in 0..3 {
         penstock_process::sleep(Duration::from_secs(1));

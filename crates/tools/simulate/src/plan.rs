@@ -43,6 +43,35 @@ impl Fault {
     }
 }
 
+/// Who draws numbers. Each draws others of the same seed.
+#[derive(Clone, Copy, Debug)]
+pub enum Draws {
+    Plan,
+    Schedule,
+    /// A thread of the client with faults.
+    Program(u64),
+    /// A thread of the client without.
+    Quiet(u64),
+}
+
+impl Draws {
+    pub fn random(self, seed: u64) -> Random {
+        Random::new(self.seed(seed))
+    }
+
+    /// Returns the seed of these numbers.
+    pub fn seed(self, seed: u64) -> u64 {
+        let who = match self {
+            Self::Plan => 1,
+            Self::Schedule => 2,
+            Self::Program(thread) => 3 + 2 * thread,
+            Self::Quiet(thread) => 4 + 2 * thread,
+        };
+        // Two draws, so that no two streams are one stream from different places on.
+        Random::new(Random::new(seed).number() ^ who).number()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -60,7 +89,7 @@ pub struct Plan {
 
 impl Plan {
     pub fn of(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = Draws::Plan.random(seed);
         let nodes = [1, 2, 2][random.index(3)];
         let threads = 1 + random.index(2);
         let commands = 4 + random.index(24);

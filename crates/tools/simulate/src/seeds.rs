@@ -1,5 +1,6 @@
 //! Runs many seeds, each in a process of its own.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -10,7 +11,21 @@ use penstock_trial::Defect;
 struct Ended {
     said: String,
     is_good: bool,
+    /// Whether the process says that its world has a finding.
+    has_finding: bool,
 }
+
+impl Ended {
+    /// Returns whether the world ran to its end and has a finding.
+    fn is_finding(&self) -> bool {
+        self.has_finding && self.said.lines().any(|line| line.starts_with("finding: "))
+    }
+}
+
+/// Exit status of a process whose world has a finding.
+pub const FINDING: i32 = 1;
+/// Exit status of a process whose world came to no end: a panic, or a wait outside of the world.
+pub const BROKEN: i32 = 3;
 
 /// Runs all seeds of the range. Prints those with a finding, and how long it took.
 pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
@@ -22,7 +37,7 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
             let again = run_one(seed, None);
             if again.said != ended.said {
                 let said = format!("the second run differs:\n{}{}", ended.said, again.said);
-                ended = Ended { said, is_good: false };
+                ended = Ended { said, is_good: false, has_finding: false };
             }
         }
         if !ended.is_good {
@@ -53,10 +68,17 @@ const FOUND: [Defect; 10] = [
 
 /// Plants each defect of `FOUND` in turn, and runs seeds of the range until one finds it. Fails if
 /// none does.
+///
+/// A seed finds a defect if it passes without the defect and has a finding with it. A process that
+/// does not start, crashes, or waits outside of its world has found nothing.
 pub fn plant(seeds: Range<u64>) -> ExitCode {
+    let mut passes = BTreeMap::new();
     let mut all_found = true;
     for defect in FOUND {
-        let found = seeds.clone().find(|seed| !run_one(*seed, Some(defect)).is_good);
+        let found = seeds.clone().find(|seed| {
+            *passes.entry(*seed).or_insert_with(|| run_one(*seed, None).is_good)
+                && run_one(*seed, Some(defect)).is_finding()
+        });
         all_found &= found.is_some();
         let seed = found.map_or_else(|| "-".to_owned(), |seed| seed.to_string());
         println!("{:<20} {seed:>6}  {}", defect.name(), defect.about());
@@ -67,6 +89,12 @@ pub fn plant(seeds: Range<u64>) -> ExitCode {
 fn run_one(seed: u64, defect: Option<Defect>) -> Ended {
     let run = |program| {
         let mut command = Command::new(program);
+        // What the caller has set must not change what a seed does.
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"PENSTOCK_") {
+                command.env_remove(name);
+            }
+        }
         command.arg(seed.to_string()).env("PENSTOCK_TEST_PLANT", defect.map_or("", Defect::name));
         command.output()
     };
@@ -74,8 +102,9 @@ fn run_one(seed: u64, defect: Option<Defect>) -> Ended {
         Ok(output) => {
             let said = [output.stdout, output.stderr].concat();
             let said = String::from_utf8_lossy(&said).into_owned();
-            Ended { said, is_good: output.status.success() }
+            let code = output.status.code();
+            Ended { said, is_good: code == Some(0), has_finding: code == Some(FINDING) }
         }
-        Err(why) => Ended { said: why.to_string(), is_good: false },
+        Err(why) => Ended { said: why.to_string(), is_good: false, has_finding: false },
     }
 }
