@@ -150,9 +150,9 @@ fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Vec<Stri
         running.go_on();
     }
     let initial = running.initial();
-    let (steps, failures) = running.end();
-    let mut problems = model::check(plan, initial, &steps);
-    let unexcused = failures.iter().filter(|(node, _)| !plan.fault.excuses(*node));
+    let seen = running.end();
+    let mut problems = model::check(plan, initial, &seen);
+    let unexcused = seen.failures.iter().filter(|(node, _)| !plan.fault.excuses(*node));
     problems.extend(unexcused.map(|(node, why)| format!("a call on node {node} failed: {why}")));
     problems
 }

@@ -3,11 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use penstock_client::{HostShape, Target};
 use penstock_process::Lock;
-use penstock_wire::Status;
+use penstock_wire::{FrameError, Payload, Status};
 
 use crate::plan::{Fault, Plan};
-use crate::program::FAILS_WITH;
+use crate::program::{Call, FAILS_WITH, Seen};
+
+/// A finding says so much of a command; the words of a write are many.
+const ACT_CHARS_MAX: usize = 400;
 
 /// What a command does. Places and sizes are in words.
 #[derive(Debug)]
@@ -20,7 +24,8 @@ pub enum Act {
     Read {
         buffer: usize,
         at: usize,
-        into: Arc<Lock<Vec<u8>>>,
+        into: ReadTarget,
+        is_blocking: bool,
     },
     Fill {
         buffer: usize,
@@ -50,7 +55,9 @@ pub enum Act {
     Fail {
         is_refused: bool,
     },
-    Nothing,
+    Nothing {
+        is_barrier: bool,
+    },
 }
 
 impl Act {
@@ -60,7 +67,7 @@ impl Act {
                 Some(*buffer)
             }
             Self::Copy { to, .. } | Self::Add { to, .. } => Some(*to),
-            Self::Read { .. } | Self::Fail { .. } | Self::Nothing => None,
+            Self::Read { .. } | Self::Fail { .. } | Self::Nothing { .. } => None,
         }
     }
 
@@ -69,7 +76,7 @@ impl Act {
             Self::Read { buffer, .. } | Self::Scale { buffer, .. } => vec![*buffer],
             Self::Copy { from, .. } => vec![*from],
             Self::Add { left, right, .. } => vec![*left, *right],
-            Self::Write { .. } | Self::Fill { .. } | Self::Fail { .. } | Self::Nothing => {
+            Self::Write { .. } | Self::Fill { .. } | Self::Fail { .. } | Self::Nothing { .. } => {
                 Vec::new()
             }
         }
@@ -80,21 +87,129 @@ impl Act {
     }
 }
 
+/// The program's memory that a read writes.
+#[derive(Clone, Debug)]
+pub struct ReadTarget {
+    pub bytes: Arc<Lock<Vec<u8>>>,
+    /// Where the client takes it to be. Real addresses differ from run to run.
+    pub place: HostShape,
+}
+
+impl Target for ReadTarget {
+    fn take(&mut self, offset: u64, payload: &mut dyn Payload) -> Result<(), FrameError> {
+        self.bytes.take(offset, payload)
+    }
+
+    fn shape(&self) -> Option<HostShape> {
+        Some(self.place)
+    }
+}
+
 /// A command that a program has enqueued.
 #[derive(Debug)]
 pub struct Step {
     pub act: Act,
     pub node: usize,
+    /// Number of its queue.
+    pub lane: usize,
     /// Earlier commands in its wait list.
     pub waits: Vec<usize>,
+    /// Earlier commands of its queue that it comes after.
+    pub behind: Vec<usize>,
+    /// Whether these are all earlier commands of its queue.
+    pub is_behind_all: bool,
     /// Whether an event of the program in its wait list fails.
     pub awaits_failure: bool,
     /// How it ended.
     pub status: Option<Status>,
 }
 
+impl Step {
+    pub fn is_barrier(&self) -> bool {
+        matches!(self.act, Act::Nothing { is_barrier: true })
+    }
+}
+
+/// The target of a read, with the number of the command.
+type Numbered = (usize, ReadTarget);
+
+/// What was in the program's memory when the program heard that commands have ended.
+pub struct Look {
+    ends: Vec<usize>,
+    reads: Vec<(usize, Vec<u8>)>,
+}
+
+impl Look {
+    /// Copies what is there now.
+    pub fn at(ends: Vec<usize>, reads: &[Numbered]) -> Self {
+        let reads = reads.iter().map(|(read, into)| (*read, into.bytes.lock().clone())).collect();
+        Self { ends, reads }
+    }
+}
+
+/// The commands of which the program had heard that they have ended, and the bytes that it saw.
+type Sight<'a> = (&'a [usize], &'a [u8]);
+
+/// Returns these commands and those that have ended before them. Asks `goes_on` of which commands
+/// it follows the waits.
+fn closure(steps: &[Step], ends: &[usize], goes_on: impl Fn(&Step) -> bool) -> BTreeSet<usize> {
+    let (mut open, mut all) = (ends.to_vec(), BTreeSet::new());
+    while let Some(number) = open.pop() {
+        if all.insert(number) && goes_on(&steps[number]) {
+            open.extend(steps[number].waits.iter().chain(&steps[number].behind));
+        }
+    }
+    all
+}
+
+/// Returns the targets of the reads that may have ended when these commands have ended.
+pub fn reads_behind(steps: &[Step], ends: &[usize]) -> Vec<Numbered> {
+    let all = closure(steps, ends, |_| true).into_iter();
+    let target = |number: usize| match &steps[number].act {
+        Act::Read { into, .. } => Some((number, into.clone())),
+        _ => None,
+    };
+    all.filter_map(target).collect()
+}
+
 /// Returns what is wrong with the results of a program that made buffers with this content.
-pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, steps: &[Step]) -> Vec<String> {
+pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, seen: &Seen) -> Vec<String> {
+    let mut problems = check_calls(seen);
+    let calls = seen.calls.iter().map(|call| &call.look);
+    let mut seen_of = vec![Vec::new(); seen.steps.len()];
+    for look in seen.looks.iter().chain(calls) {
+        // A command that has failed may have ended before those for which it should have waited.
+        let is_good = |step: &Step| step.status == Some(Status::OK);
+        let ended = closure(&seen.steps, &look.ends, is_good);
+        let ended = look.reads.iter().filter(|(read, _)| ended.contains(read));
+        ended.for_each(|(read, bytes)| seen_of[*read].push((&look.ends[..], &bytes[..])));
+    }
+    problems.extend(check_steps(plan, initial, &seen.steps, &seen_of));
+    problems
+}
+
+/// Each callback was called once, with the status of its event.
+fn check_calls(Seen { steps, registered, calls, .. }: &Seen) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut called: Vec<_> = calls.iter().map(|call| call.step).collect();
+    called.sort_unstable();
+    if called != *registered {
+        problems.push(format!("callbacks of {registered:?} were called for {called:?}"));
+    }
+    let differs = |call: &&Call| steps[call.step].status != Some(call.status);
+    problems.extend(calls.iter().filter(differs).map(|Call { step, status, .. }| {
+        format!("the callback of command {step} got {status}; {:?}", steps[*step].status)
+    }));
+    problems
+}
+
+/// Returns what is wrong with the ends of commands, and with what was seen of each read.
+fn check_steps(
+    plan: &Plan,
+    initial: Vec<Vec<u32>>,
+    steps: &[Step],
+    seen_of: &[Vec<Sight<'_>>],
+) -> Vec<String> {
     let mut problems = Vec::new();
     // `None` after a command that has failed: its buffer may have any content.
     let mut content: Vec<Option<Vec<u32>>> = initial.into_iter().map(Some).collect();
@@ -109,7 +224,9 @@ pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, steps: &[Step]) -> Vec<String>
         let used = step.act.used();
         let status = step.status.unwrap_or(Status::OK);
         let mut wrong = |why: String| {
-            problems.push(format!("command {number} on node {}: {why}; {:?}", step.node, step.act));
+            let (mut act, node) = (format!("{:?}", step.act), step.node);
+            act.truncate(ACT_CHARS_MAX);
+            problems.push(format!("command {number} on node {node}: {why}; {act}"));
         };
         let mut failures = step.waits.iter().filter_map(|wait| steps[*wait].status);
         let waits_for_failed = step.awaits_failure || failures.clone().any(Status::is_error);
@@ -142,7 +259,7 @@ pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, steps: &[Step]) -> Vec<String>
             wrong("ran although a command in its wait list failed".to_owned());
         } else if matches!(step.act, Act::Fail { .. }) {
             wrong("a kernel that fails has succeeded".to_owned());
-        } else if let Err(why) = perform(&step.act, &mut content) {
+        } else if let Err(why) = perform(&step.act, &mut content, &seen_of[number]) {
             wrong(why);
         }
     }
@@ -150,15 +267,20 @@ pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, steps: &[Step]) -> Vec<String>
 }
 
 /// Does to the content what a command does. Fails if a read has other words.
-fn perform(act: &Act, content: &mut [Option<Vec<u32>>]) -> Result<(), String> {
+fn perform(act: &Act, content: &mut [Option<Vec<u32>>], seen: &[Sight<'_>]) -> Result<(), String> {
     match act {
-        Act::Read { buffer, at, into } => {
+        Act::Read { buffer, at, into, .. } => {
             let Some(words) = &content[*buffer] else { return Ok(()) };
-            let bytes = into.lock();
-            let read = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word));
-            let differs = read.zip(&words[*at..]).enumerate().find(|(_, (is, is_to))| is != *is_to);
-            if let Some((word, (is, is_to))) = differs {
-                return Err(format!("word {} is {is} and should be {is_to}", at + word));
+            let bytes = into.bytes.lock();
+            for (ends, bytes) in [(&[][..], &bytes[..])].iter().chain(seen) {
+                let read = bytes.as_chunks().0.iter().map(|word| u32::from_ne_bytes(*word));
+                let mut pairs = read.zip(&words[*at..]).enumerate();
+                if let Some((word, (is, is_to))) = pairs.find(|(_, (is, is_to))| is != *is_to) {
+                    let word = at + word;
+                    return Err(format!(
+                        "word {word} is {is} and should be {is_to} after the ends of {ends:?}"
+                    ));
+                }
             }
         }
         Act::Write { buffer, at, words } => {
@@ -183,7 +305,7 @@ fn perform(act: &Act, content: &mut [Option<Vec<u32>>]) -> Result<(), String> {
                 to[..*count].iter_mut().for_each(|word| *word = word.wrapping_mul(*factor));
             }
         }
-        Act::Fail { .. } | Act::Nothing => {}
+        Act::Fail { .. } | Act::Nothing { .. } => {}
     }
     Ok(())
 }

@@ -84,6 +84,8 @@ pub struct Plan {
     pub pipe_bytes: usize,
     /// Whether the workers may link. Otherwise the client relays.
     pub has_peers: bool,
+    /// Whether a buffer is so large that reads of it come in pieces.
+    pub has_large: bool,
     pub fault: Fault,
 }
 
@@ -106,7 +108,9 @@ impl Plan {
             _ => Fault::Nothing,
         };
         let has_peers = random.below(2) == 0 || matches!(fault, Fault::CutPeers { .. });
-        Self { seed, nodes, threads, commands, pipe_bytes, has_peers, fault }
+        // Each piece takes many steps over a link that holds few bytes.
+        let has_large = pipe_bytes == PIPE_BYTES && random.below(4) == 0;
+        Self { seed, nodes, threads, commands, pipe_bytes, has_peers, has_large, fault }
     }
 
     /// Returns the courses from the client to a node and back.

@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use penstock_client::error::Result;
 use penstock_client::{
-    ArgValue, Context, Event, Given, IndexSpace, Kernel, Memory, Pool, Program, Queue, Range, Want,
+    ArgValue, Context, Event, Given, HostShape, IndexSpace, Kernel, Memory, Pool, Program, Queue,
+    Range, Want,
 };
 use penstock_process::world::spawn;
 use penstock_process::{Lock, Signal};
 use penstock_trial::Random;
 use penstock_wire::Status;
 
-use crate::model::{Act, Step};
+use crate::model::{self, Act, Look, ReadTarget, Step};
 use crate::plan::{Fault, Plan};
 
 /// `CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE`.
@@ -22,6 +23,10 @@ const USER_FAILURE: Status = Status(-5);
 /// `CL_MEM_READ_WRITE`.
 const READ_WRITE: u64 = 1;
 const BUFFERS: usize = 3;
+/// A read of more words than this comes in pieces.
+const PIECE_WORDS: usize = (1 << 20) / 4;
+/// Distance between the targets of two reads, of which none has so many bytes.
+const DISTANCE: u64 = 1 << 32;
 const KERNELS: [&str; 7] = ["copy", "add", "scale", "fail", "refuse", "endless", "starve"];
 /// Code with which launches of the kernels `fail` and `refuse` end.
 pub const FAILS_WITH: Status = Status(-54);
@@ -30,6 +35,7 @@ pub const FAILS_WITH: Status = Status(-54);
 struct Lane {
     node: usize,
     queue: Arc<Queue>,
+    is_in_order: bool,
 }
 
 struct Buffer {
@@ -51,8 +57,34 @@ struct Endless {
 /// Ends of commands that callbacks were told.
 #[derive(Default)]
 struct Told {
-    count: Lock<usize>,
+    calls: Lock<Vec<Call>>,
     changed: Signal,
+}
+
+/// A call of the callback of a command, and what it saw.
+pub struct Call {
+    pub step: usize,
+    pub status: Status,
+    pub look: Look,
+}
+
+/// What a program has seen.
+pub struct Seen {
+    pub steps: Vec<Step>,
+    pub looks: Vec<Look>,
+    /// The commands for which callbacks were registered.
+    pub registered: Vec<usize>,
+    pub calls: Vec<Call>,
+    /// Why calls failed that belong to no command, and their nodes.
+    pub failures: Vec<(usize, String)>,
+}
+
+/// A command whose list of waits is complete.
+struct Waits {
+    /// Earlier commands in the list.
+    listed: Vec<usize>,
+    events: Vec<Event>,
+    awaits_failure: bool,
 }
 
 pub struct Running {
@@ -60,13 +92,15 @@ pub struct Running {
     lanes: Vec<Lane>,
     buffers: Vec<Buffer>,
     kernels: Vec<Arc<Kernel>>,
+    /// Where the client takes the first target of a read to be.
+    place: u64,
     steps: Vec<Step>,
     events: Vec<Option<Event>>,
+    looks: Vec<Look>,
     told: Arc<Told>,
-    callbacks: usize,
+    registered: Vec<usize>,
     endless: Option<Endless>,
-    /// Why a call failed that belongs to no command, and the node.
-    pub failures: Vec<(usize, String)>,
+    failures: Vec<(usize, String)>,
 }
 
 impl Running {
@@ -88,13 +122,16 @@ impl Running {
         let mut lanes = Vec::new();
         for (node, device) in devices.iter().enumerate() {
             for _ in 0..=random.index(2) {
-                let properties = if random.below(3) == 0 { OUT_OF_ORDER } else { 0 };
-                lanes.push(Lane { node, queue: Queue::new(&context, device, properties, 0)? });
+                let is_in_order = random.below(3) != 0;
+                let properties = if is_in_order { 0 } else { OUT_OF_ORDER };
+                let queue = Queue::new(&context, device, properties, 0)?;
+                lanes.push(Lane { node, queue, is_in_order });
             }
         }
-        let buffer = |_| {
+        let buffer = |number| {
             let most = [16, 400, 6_000][random.index(3)];
-            let words = 1 + random.index(most);
+            let is_large = plan.has_large && number == 0;
+            let words = 1 + if is_large { PIECE_WORDS } else { 0 } + random.index(most);
             let is_given = random.below(2) == 0;
             let initial: Vec<u32> =
                 (1..).take(words).map(|word| if is_given { word } else { 0 }).collect();
@@ -105,16 +142,20 @@ impl Running {
         };
         let buffers = (0..BUFFERS).map(buffer).collect::<Result<_>>()?;
         let (steps, events, failures) = (Vec::new(), Vec::new(), Vec::new());
-        let (told, callbacks, endless) = (Arc::default(), 0, None);
+        let (looks, told, registered, endless) = (Vec::new(), Arc::default(), Vec::new(), None);
+        // Other threads of the program have other memory.
+        let place = (1 + random.below(1 << 20)) << 40;
         let mut new = Self {
             random,
             lanes,
             buffers,
             kernels,
+            place,
             steps,
             events,
+            looks,
             told,
-            callbacks,
+            registered,
             endless,
             failures,
         };
@@ -144,7 +185,7 @@ impl Running {
     /// Ends the kernel that runs, and waits for its end.
     fn end_endless(&mut self) {
         let Some(Endless { lane, word, end }) = self.endless.take() else { return };
-        let Lane { node, queue } = &self.lanes[lane];
+        let Lane { node, queue, .. } = &self.lanes[lane];
         let written = queue.write(&word, 0, &Given(&[1, 0, 0, 0]), &[], Want::Nothing);
         // The worker writes in place. The device looks at the word after a command of its own.
         let looked = written.and_then(|_| queue.marker(None, &[], Want::Nothing));
@@ -172,51 +213,116 @@ impl Running {
     pub fn go_on(&mut self) {
         let act = self.act();
         let lane = self.random.index(self.lanes.len());
-        let mut waits = self.conflicts(&act);
-        if !self.steps.is_empty() && self.random.below(4) == 0 {
-            waits.push(self.random.index(self.steps.len()));
-        }
-        waits.sort_unstable();
-        waits.dedup();
-        let mut events: Vec<_> = waits.iter().filter_map(|it| self.events[*it].clone()).collect();
-        let mut awaits_failure = false;
-        if self.random.below(8) == 0 {
-            awaits_failure = self.random.below(4) == 0;
-            let status = if awaits_failure { USER_FAILURE } else { Status::OK };
-            events.push(self.user_event(status));
-        }
+        let Waits { listed: waits, events, awaits_failure } = self.waits(&act, lane);
+        let is_behind_all =
+            self.lanes[lane].is_in_order || matches!(act, Act::Nothing { .. }) && events.is_empty();
         let enqueued = self.enqueue(&act, lane, &events);
         let number = self.steps.len();
         let (status, event) = match enqueued {
             Ok(event) => (None, event),
             Err(error) => (Some(error.status()), None),
         };
-        if let Some(event) = event.as_ref().filter(|_| self.random.below(6) == 0) {
-            self.callbacks += 1;
+        let behind = (0..number).filter(|it| {
+            let step = &self.steps[*it];
+            step.lane == lane && self.events[*it].is_some() && (is_behind_all || step.is_barrier())
+        });
+        let (behind, node) = (behind.collect(), self.lanes[lane].node);
+        if event.is_some() {
+            self.note_uses(&act, number);
+        }
+        self.events.push(event);
+        let is_behind_all = is_behind_all && self.events[number].is_some();
+        let step = Step { act, node, lane, waits, behind, is_behind_all, awaits_failure, status };
+        self.steps.push(step);
+        self.look_now_and_then(number, lane);
+    }
+
+    /// Registers a callback, and waits or asks, all of it sometimes.
+    fn look_now_and_then(&mut self, number: usize, lane: usize) {
+        let Some(event) = self.events[number].clone() else { return };
+        if self.random.below(6) == 0 {
+            self.registered.push(number);
+            let reads = model::reads_behind(&self.steps, &[number]);
             let told = self.told.clone();
-            event.on_complete(move |_| {
-                *told.count.lock() += 1;
+            event.on_complete(move |status| {
+                let look = Look::at(vec![number], &reads);
+                told.calls.lock().push(Call { step: number, status, look });
                 told.changed.notify_all();
             });
         }
-        let node = self.lanes[lane].node;
-        self.note_uses(&act, number);
-        waits.retain(|it| self.events[*it].is_some());
-        self.events.push(event);
-        self.steps.push(Step { act, node, waits, awaits_failure, status });
+        if matches!(&self.steps[number].act, Act::Read { is_blocking: true, .. }) {
+            self.look(vec![number]);
+        }
         match self.random.below(16) {
             0 => self.finish(lane),
             1 => _ = self.lanes[lane].queue.flush(),
-            2 => _ = self.events[number].as_ref().map(Event::wait),
-            3 => _ = self.events[number].as_ref().map(Event::poll),
+            2 => _ = self.wait(number),
+            3 if event.poll() == Some(Status::OK) => self.look(vec![number]),
             _ => {}
         }
     }
 
+    /// Waits for the end of a command, and looks at once at what it says about reads.
+    fn wait(&mut self, number: usize) -> Option<Status> {
+        let status = self.events[number].as_ref()?.wait();
+        if status == Status::OK {
+            self.look(vec![number]);
+        }
+        Some(status)
+    }
+
+    /// Copies the bytes of the reads that have ended if these commands have ended well.
+    fn look(&mut self, ends: Vec<usize>) {
+        let reads = model::reads_behind(&self.steps, &ends);
+        self.looks.push(Look::at(ends, &reads));
+    }
+
+    /// Returns what a command in this queue must wait for, and random events more. A command that
+    /// the queue lets it come after is sometimes not in the list.
+    fn waits(&mut self, act: &Act, lane: usize) -> Waits {
+        let mut open = self.conflicts(act);
+        if !self.steps.is_empty() && self.random.below(4) == 0 {
+            open.push(self.random.index(self.steps.len()));
+        }
+        let leaves_out = self.random.below(4) != 0;
+        let mut listed = Vec::new();
+        while let Some(wait) = open.pop() {
+            if leaves_out && self.comes_after(lane, wait) && self.random.below(4) != 0 {
+                // The command may fail before those end for which it waits.
+                open.extend(&self.steps[wait].waits);
+            } else {
+                listed.push(wait);
+            }
+        }
+        listed.retain(|it| self.events[*it].is_some());
+        listed.sort_unstable();
+        listed.dedup();
+        let mut events: Vec<_> = listed.iter().filter_map(|it| self.events[*it].clone()).collect();
+        let mut awaits_failure = false;
+        if self.random.below(8) == 0 {
+            awaits_failure = self.random.below(4) == 0;
+            let status = if awaits_failure { USER_FAILURE } else { Status::OK };
+            events.push(self.user_event(status));
+        }
+        Waits { listed, events, awaits_failure }
+    }
+
+    /// Returns whether the next command of a queue comes after an earlier command without a wait
+    /// for it: both are in an in-order queue, or a barrier for all commands is between them.
+    fn comes_after(&self, lane: usize, earlier: usize) -> bool {
+        let is_barrier = |step: &Step| step.lane == lane && step.is_barrier() && step.is_behind_all;
+        self.steps[earlier].lane == lane
+            && (self.lanes[lane].is_in_order || self.steps[earlier + 1..].iter().any(is_barrier))
+    }
+
     fn finish(&mut self, lane: usize) {
-        let Lane { node, queue } = &self.lanes[lane];
-        if let Err(error) = queue.finish() {
-            self.failures.push((*node, error.to_string()));
+        let Lane { node, queue, .. } = &self.lanes[lane];
+        match queue.finish() {
+            Ok(()) => {
+                let ends = (0..self.steps.len()).filter(|it| self.steps[*it].lane == lane);
+                self.look(ends.collect());
+            }
+            Err(error) => self.failures.push((*node, error.to_string())),
         }
     }
 
@@ -225,18 +331,24 @@ impl Running {
         self.buffers.iter().map(|buffer| buffer.initial.clone()).collect()
     }
 
-    /// Waits for all commands and callbacks, and returns how the commands have ended.
-    pub fn end(mut self) -> (Vec<Step>, Vec<(usize, String)>) {
-        for (step, event) in self.steps.iter_mut().zip(&self.events) {
-            step.status = step.status.or_else(|| event.as_ref().map(Event::wait));
+    /// Waits for all commands and callbacks, and returns what the program has seen.
+    pub fn end(mut self) -> Seen {
+        let mut open: Vec<_> = (0..self.steps.len()).collect();
+        while !open.is_empty() {
+            let number = open.swap_remove(self.random.index(open.len()));
+            let status = self.wait(number);
+            let step = &mut self.steps[number];
+            step.status = step.status.or(status);
         }
         for lane in 0..self.lanes.len() {
             self.finish(lane);
         }
         self.end_endless();
-        let (told, callbacks) = (&self.told, self.callbacks);
-        drop(told.changed.wait_while(told.count.lock(), |count| *count < callbacks));
-        (self.steps, self.failures)
+        let (told, count) = (&self.told, self.registered.len());
+        let mut calls = told.changed.wait_while(told.calls.lock(), |calls| calls.len() < count);
+        let calls = std::mem::take(&mut *calls);
+        let Self { steps, looks, registered, failures, .. } = self;
+        Seen { steps, looks, registered, calls, failures }
     }
 
     fn act(&mut self) -> Act {
@@ -246,8 +358,9 @@ impl Running {
         let words = self.buffers[buffer].words;
         let count = [buffer, others[0], others[1]].map(|it| self.buffers[it].words);
         let count = 1 + self.random.index(count.into_iter().min().unwrap_or(1));
-        let at = self.random.index(words);
-        let size = 1 + self.random.index(words - at);
+        let is_whole = words > PIECE_WORDS && self.random.below(2) == 0;
+        let at = if is_whole { 0 } else { self.random.index(words) };
+        let size = if is_whole { words } else { 1 + self.random.index(words - at) };
         let value = u32::try_from(self.random.below(1 << 20)).unwrap_or(0);
         match self.random.below(12) {
             0..3 => Act::Write {
@@ -255,7 +368,12 @@ impl Running {
                 at,
                 words: (0..).zip(0..size).map(|(it, _)| value + it).collect(),
             },
-            3..6 => Act::Read { buffer, at, into: Arc::new(Lock::new(vec![0; 4 * size])) },
+            3..6 => {
+                let bytes = Arc::new(Lock::new(vec![0; 4 * size]));
+                let place = self.place + self.steps.len() as u64 * DISTANCE;
+                let into = ReadTarget { bytes, place: HostShape::linear(place, 4 * size as u64) };
+                Act::Read { buffer, at, into, is_blocking: self.random.below(4) == 0 }
+            }
             6 => Act::Fill { buffer, at, size, value },
             7 if others[0] != buffer => {
                 let (from, held) = (others[0], self.buffers[others[0]].words);
@@ -268,7 +386,7 @@ impl Running {
             }
             9 => Act::Scale { buffer, factor: value | 1, count },
             10 => Act::Fail { is_refused: self.random.below(2) == 0 },
-            _ => Act::Nothing,
+            _ => Act::Nothing { is_barrier: self.random.below(2) == 0 },
         }
     }
 
@@ -302,7 +420,7 @@ impl Running {
         event
     }
 
-    fn enqueue(&mut self, act: &Act, lane: usize, waits: &[Event]) -> Result<Option<Event>> {
+    fn enqueue(&self, act: &Act, lane: usize, waits: &[Event]) -> Result<Option<Event>> {
         let queue = self.lanes[lane].queue.clone();
         let memory = |it: usize| &self.buffers[it].memory;
         let range = |at: usize, size: usize| Range { offset: 4 * at as u64, size: 4 * size as u64 };
@@ -319,9 +437,10 @@ impl Running {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
                 queue.write(memory(*buffer), 4 * *at as u64, &Given(&bytes), waits, Want::Event)
             }
-            Act::Read { buffer, at, into } => {
-                let (range, target) = (range(*at, into.lock().len() / 4), Box::new(into.clone()));
-                if self.random.below(4) == 0 {
+            Act::Read { buffer, at, into, is_blocking } => {
+                let (range, target) =
+                    (range(*at, into.bytes.lock().len() / 4), Box::new(into.clone()));
+                if *is_blocking {
                     queue.read_now(memory(*buffer), range, target, waits, Want::Event)
                 } else {
                     queue.read(memory(*buffer), range, target, waits, Want::Event)
@@ -348,8 +467,8 @@ impl Running {
                 let kernel = if *is_refused { "refuse" } else { "fail" };
                 launch(kernel, 1, vec![word(FAILS_WITH.0.cast_unsigned())])
             }
-            Act::Nothing if self.random.below(2) == 0 => queue.barrier(waits, Want::Event),
-            Act::Nothing => queue.marker(None, waits, Want::Event),
+            Act::Nothing { is_barrier: true } => queue.barrier(waits, Want::Event),
+            Act::Nothing { is_barrier: false } => queue.marker(None, waits, Want::Event),
         }
     }
 }
