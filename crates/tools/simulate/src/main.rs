@@ -28,13 +28,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use penstock_client::Error;
 use penstock_process::world::{self, Rules, spawn};
 use penstock_trial::{Random, patience};
 
 use plan::{Draws, Fault, Plan};
 use program::Running;
 
-/// Threads that wait for ever when a process has nothing more to do.
+/// Threads that wait for ever when a process has nothing more to do. A process has one of each,
+/// however many pools and nodes there are: the device is one, and all pools share the others.
 const MAY_STAY: [&str; 3] = ["null device", "penstock-callback", "penstock-send"];
 
 fn main() -> ExitCode {
@@ -81,17 +83,25 @@ fn one(seed: u64, is_traced: bool) -> ! {
     });
     let rules = Rules { is_traced, ..Rules::of(Draws::Schedule.seed(seed)) };
     let outcome = world::run(rules, move || programs(&plan));
-    let mut problems = match outcome.result {
-        Ok(problems) => problems,
-        Err(finding) => vec![finding.to_string()],
+    let (mut problems, begun) = match outcome.result {
+        Ok(ended) => ended,
+        Err(finding) => (vec![finding.to_string()], 0),
     };
-    let left: Vec<_> = outcome.left.iter().filter(|it| !MAY_STAY.contains(&it.as_str())).collect();
+    let mut left = outcome.left;
+    for name in MAY_STAY {
+        if let Some(one) = left.iter().position(|it| it == name) {
+            left.swap_remove(one);
+        }
+    }
     if problems.is_empty() && !left.is_empty() {
         problems.push(format!("threads are left: {left:?}"));
     }
     println!(
-        "seed {seed} digest {:016x} steps {} time {:?}",
-        outcome.digest, outcome.steps, outcome.passed
+        "seed {seed} digest {:016x} steps {} time {:?} {}{begun}",
+        outcome.digest,
+        outcome.steps,
+        outcome.passed,
+        seeds::BEGUN
     );
     for problem in &problems {
         println!("finding: {problem}");
@@ -109,8 +119,8 @@ fn stay_on_one_core() {
 }
 
 /// Runs a client with faults, and beside it one without, which must not notice. Returns what is
-/// wrong.
-fn programs(plan: &Plan) -> Vec<String> {
+/// wrong, and how many programs of the client with faults ran commands.
+fn programs(plan: &Plan) -> (Vec<String>, usize) {
     let quiet = Plan { fault: Fault::Nothing, threads: 1, commands: 6, ..*plan };
     let pools = [*plan, quiet].map(|plan| (plan, Arc::new(node::pool(&plan))));
     let draws: [fn(u64) -> Draws; 2] = [Draws::Program, Draws::Quiet];
@@ -122,29 +132,46 @@ fn programs(plan: &Plan) -> Vec<String> {
         });
         threads.collect::<Vec<_>>()
     });
-    let problems = clients
-        .collect::<Vec<_>>()
-        .into_iter()
-        .flatten()
-        .flat_map(|thread| thread.join())
-        .collect();
+    let threads: Vec<_> = clients.flatten().collect();
+    let ran: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+    let begun = ran.iter().take(plan.threads).filter(|ran| ran.has_begun).count();
     // A session lives until the client has taken the ends of its transfers, for which nobody waits.
     for _ in 0..3 {
         penstock_process::sleep(Duration::from_secs(1));
         pools.iter().flat_map(|(_, pool)| pool.nodes()).for_each(|node| node.session().poll());
     }
-    problems
+    (ran.into_iter().flat_map(|ran| ran.problems).collect(), begun)
+}
+
+/// How the program of one thread went.
+#[derive(Debug, Default)]
+struct Ran {
+    problems: Vec<String>,
+    /// Whether it had its objects, and ran commands.
+    has_begun: bool,
+}
+
+/// Returns whether an error says that it comes from this node.
+fn names(error: &Error, node: usize) -> bool {
+    let host = node::host(node);
+    match error {
+        Error::Lost { node, .. } | Error::Refused { node, .. } => **node == host,
+        _ => false,
+    }
 }
 
 /// Runs the program of one thread.
-fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Vec<String> {
+fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Ran {
     let mut running = match Running::begin(plan, pool, random) {
         Ok(running) => running,
-        Err(error) if matches!(plan.fault, Fault::Nothing | Fault::CutPeers { .. }) => {
-            return vec![format!("no objects: {error}")];
-        }
         // A node was lost before the program had its objects.
-        Err(_) => return Vec::new(),
+        Err(error) if plan.fault.faulty_node().is_some_and(|node| names(&error, node)) => {
+            return Ran::default();
+        }
+        Err(error) => {
+            let problems = vec![format!("no objects: {error}")];
+            return Ran { problems, has_begun: false };
+        }
     };
     for _ in 0..plan.commands {
         running.go_on();
@@ -152,7 +179,8 @@ fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Vec<Stri
     let initial = running.initial();
     let seen = running.end();
     let mut problems = model::check(plan, initial, &seen);
-    let unexcused = seen.failures.iter().filter(|(node, _)| !plan.fault.excuses(*node));
+    let unexcused =
+        seen.failures.iter().filter(|(node, _)| plan.fault.faulty_node() != Some(*node));
     problems.extend(unexcused.map(|(node, why)| format!("a call on node {node} failed: {why}")));
-    problems
+    Ran { problems, has_begun: true }
 }

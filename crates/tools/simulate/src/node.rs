@@ -67,6 +67,11 @@ impl Dialer for Asked {
     }
 }
 
+/// Returns the name of the host of a node, which errors say.
+pub fn host(node: usize) -> String {
+    format!("node{node}")
+}
+
 fn no_link(source: io::Error) -> LinkError {
     LinkError::System { doing: "making a link", source }
 }
@@ -99,8 +104,8 @@ pub fn pool(plan: &Plan) -> Pool {
         let serve = member(move || serve(there, setup, &session));
         Builder::new().name(format!("session {index}")).spawn(serve).expect("threads are left");
         let mut description = node().description().clone();
-        description.host = format!("node{index}");
-        let address = format!("mem:node{index}");
+        description.host = host(index);
+        let address = format!("mem:{}", host(index));
         description.addresses = vec![address.clone()];
         let link = establish(here, FEATURES, Side::Client, to_client::check);
         let address: Address = address.parse().expect("an address in memory");

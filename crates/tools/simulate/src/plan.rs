@@ -3,6 +3,11 @@
 use penstock_link::{Course, PIPE_BYTES};
 use penstock_trial::Random;
 
+/// About as many bytes go to each node, and come from it, until a program of one thread has its
+/// objects. Most cuts are behind them, because a program without objects tests little.
+const SET_UP_BYTES_UP: usize = 1_000;
+const SET_UP_BYTES_DOWN: usize = 1_000;
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -30,15 +35,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns whether a call on this node may fail because of it.
-    pub fn excuses(self, node: usize) -> bool {
+    /// Returns the node whose calls may fail because of it.
+    pub fn faulty_node(self) -> Option<usize> {
         match self {
-            Self::Cut { node: of, .. }
-            | Self::Silent { node: of, .. }
-            | Self::Starved { node: of, .. } => node == of,
-            // Content may come from the other node.
-            Self::CutPeers { .. } => true,
-            Self::Nothing => false,
+            Self::Cut { node, .. } | Self::Silent { node, .. } | Self::Starved { node, .. } => {
+                Some(node)
+            }
+            Self::CutPeers { .. } | Self::Nothing => None,
         }
     }
 }
@@ -99,10 +102,12 @@ impl Plan {
         let node = random.index(nodes);
         let most = [200, 2_000, 20_000][random.index(3)];
         let bytes = 1 + random.index(most);
+        let has_objects = random.below(8) != 0;
+        let behind = |set_up: usize| if has_objects { threads * set_up + bytes } else { bytes };
         let fault = match random.below(12) {
-            0 | 1 => Fault::Cut { node, is_up: true, bytes },
-            2 | 3 => Fault::Cut { node, is_up: false, bytes },
-            4 => Fault::Silent { node, bytes },
+            0 | 1 => Fault::Cut { node, is_up: true, bytes: behind(SET_UP_BYTES_UP) },
+            2 | 3 => Fault::Cut { node, is_up: false, bytes: behind(SET_UP_BYTES_DOWN) },
+            4 => Fault::Silent { node, bytes: behind(SET_UP_BYTES_DOWN) },
             5 => Fault::Starved { node, buffers: u32::try_from(random.below(4)).unwrap_or(0) },
             6 | 7 if nodes > 1 => Fault::CutPeers { bytes },
             _ => Fault::Nothing,

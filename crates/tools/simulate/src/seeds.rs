@@ -1,11 +1,14 @@
 //! Runs many seeds, each in a process of its own.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use penstock_trial::Defect;
+
+use crate::plan::Plan;
 
 /// How one process went.
 struct Ended {
@@ -15,13 +18,41 @@ struct Ended {
     has_finding: bool,
 }
 
+/// Programs that ran commands, of all.
+#[derive(Default)]
+struct Share {
+    ran: usize,
+    all: usize,
+}
+
+impl Share {
+    fn add(&mut self, ran: usize, all: usize) {
+        self.ran += ran;
+        self.all += all;
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} ({} %)", self.ran, self.all, 100 * self.ran / self.all.max(1))
+    }
+}
+
 impl Ended {
+    /// Returns how many programs ran commands, as the process says.
+    fn begun(&self) -> usize {
+        let said = self.said.lines().find_map(|line| line.rsplit_once(BEGUN));
+        said.and_then(|(_, count)| count.parse().ok()).unwrap_or(0)
+    }
+
     /// Returns whether the world ran to its end and has a finding.
     fn is_finding(&self) -> bool {
         self.has_finding && self.said.lines().any(|line| line.starts_with("finding: "))
     }
 }
 
+/// What a process says before the number of programs that had their objects and ran commands.
+pub const BEGUN: &str = "begun ";
 /// Exit status of a process whose world has a finding.
 pub const FINDING: i32 = 1;
 /// Exit status of a process whose world came to no end: a panic, or a wait outside of the world.
@@ -30,9 +61,15 @@ pub const BROKEN: i32 = 3;
 /// Runs all seeds of the range. Prints those with a finding, and how long it took.
 pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
     let (began, count) = (Instant::now(), seeds.end.saturating_sub(seeds.start));
-    let mut findings = 0_u64;
+    let (mut findings, mut all, mut faulty) = (0_u64, Share::default(), Share::default());
     for seed in seeds {
         let mut ended = run_one(seed, None);
+        let plan = Plan::of(seed);
+        let begun = ended.begun();
+        all.add(begun, plan.threads);
+        if plan.fault.faulty_node().is_some() {
+            faulty.add(begun, plan.threads);
+        }
         if twice && ended.is_good {
             let again = run_one(seed, None);
             if again.said != ended.said {
@@ -48,12 +85,17 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
     let took = began.elapsed();
     let rate = count as f64 / took.as_secs_f64().max(1e-9) * 60.0;
     println!("{count} seeds, {findings} findings, {took:.1?}, {rate:.0} seeds a minute");
+    println!("programs that ran commands: {all}; of those with a faulty node: {faulty}");
     if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Defects that some of the first 500 seeds find. The others need calls or orders that the programs
-/// do not have, such as maps, images, rectangles, reads of many pieces, and host memory.
-const FOUND: [Defect; 10] = [
+/// do not have, such as maps, images, rectangles, and writes from host memory.
+const FOUND: [Defect; 14] = [
+    Defect::FirstPiece,
+    Defect::LastPiece,
+    Defect::EventEarly,
+    Defect::SvmFinish,
     Defect::EarlyEnd,
     Defect::LostWait,
     Defect::OldRegion,
