@@ -130,11 +130,7 @@ fn run_one(seed: u64, defect: Option<Defect>) -> Ended {
     let run = |program| {
         let mut command = Command::new(program);
         // What the caller has set must not change what a seed does.
-        for (name, _) in penstock_process::variable::everything() {
-            if name.as_encoded_bytes().starts_with(b"PENSTOCK_") {
-                command.env_remove(name);
-            }
-        }
+        command.env_clear();
         command.arg(seed.to_string()).env("PENSTOCK_TEST_PLANT", defect.map_or("", Defect::name));
         command.output()
     };
