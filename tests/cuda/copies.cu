@@ -1,6 +1,7 @@
 // The guarantees of copies: when the program may reuse its memory, and that every byte arrives.
 #include "harness.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 namespace {
@@ -111,6 +112,73 @@ TEST(pinned_memory_is_copied_in_the_order_of_the_stream) {
     REQUIRE(cudaPointerGetAttributes(&attributes, memory.data() + 5));
     EXPECT_EQUAL(static_cast<int>(attributes.type), static_cast<int>(cudaMemoryTypeDevice));
     REQUIRE(cudaFreeHost(host));
+}
+
+// A compiler combines rounds of a linear congruential generator, and not those of this one.
+__global__ void store_slowly(int *to, int value) {
+    unsigned state = threadIdx.x + 1;
+    for (int round = 0; round < 30'000'000; round++) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+    }
+    *to = state == 0 ? 0 : value;
+}
+
+// "For transfers from pageable host memory to device memory, a stream sync is performed before the
+// copy is initiated."
+TEST(a_synchronous_copy_from_pageable_memory_follows_all_work_of_its_stream) {
+    int *pinned = nullptr, *pitched = nullptr, *mapped = nullptr;
+    std::size_t pitch = 0;
+    REQUIRE(cudaMallocHost(&pinned, sizeof(int)));
+    REQUIRE(cudaMallocPitch(&pitched, &pitch, 4, 4));
+    cudaStream_t blocking = nullptr;
+    REQUIRE(cudaStreamCreate(&blocking));
+    OnDevice<int> memory(1), first(1), second(1);
+    const int other = 3, others[4] = {1, 2, 3, 4};
+    const auto read_slowly = [&](int value, cudaStream_t stream) {
+        store_slowly<<<1, 1, 0, stream>>>(memory.data(), value);
+        return cudaMemcpyAsync(pinned, memory.data(), 4, cudaMemcpyDeviceToHost, stream);
+    };
+    const auto write = [&](OnDevice<int> &to, cudaStream_t stream) {
+        return cudaMemcpyAsync(to.data(), &other, 4, cudaMemcpyHostToDevice, stream);
+    };
+
+    // The runtime's own function waits for the stream once more.
+    using Write = cudaError_t(int *, const int *, std::size_t);
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW);
+    void *found = driver == nullptr ? nullptr : dlsym(driver, "cuMemcpyHtoD_v2_ptds");
+    if (found == nullptr) return harness::failed(__FILE__, __LINE__, "no cuMemcpyHtoD_v2_ptds");
+    const auto write_by_driver = reinterpret_cast<Write *>(found);
+
+    REQUIRE(read_slowly(1, nullptr));
+    REQUIRE(cudaMemcpy(first.data(), &other, 4, cudaMemcpyHostToDevice));
+    EXPECT_EQUAL(*pinned, 1);
+    REQUIRE(read_slowly(2, nullptr));
+    REQUIRE(cudaMemcpy2D(pitched, pitch, others, 4, 4, 4, cudaMemcpyHostToDevice));
+    EXPECT_EQUAL(*pinned, 2);
+    // The legacy default stream waits for the blocking stream already.
+    REQUIRE(read_slowly(3, blocking));
+    REQUIRE(write(first, nullptr));
+    REQUIRE(cudaMemcpy(second.data(), &other, 4, cudaMemcpyHostToDevice));
+    EXPECT_EQUAL(*pinned, 3);
+    // The thread's stream waits for the legacy default stream, which waits for the blocking stream.
+    REQUIRE(read_slowly(4, blocking));
+    REQUIRE(write(first, nullptr));
+    REQUIRE(write(second, cudaStreamPerThread));
+    REQUIRE(write_by_driver(second.data(), &other, 4));
+    EXPECT_EQUAL(*pinned, 4);
+    // A kernel writes memory of the program, where it can.
+    if (cudaHostGetDevicePointer(&mapped, pinned, 0) == cudaSuccess) {
+        store_slowly<<<1, 1>>>(mapped, 5);
+        REQUIRE(cudaMemcpy(first.data(), &other, 4, cudaMemcpyHostToDevice));
+        EXPECT_EQUAL(*pinned, 5);
+    }
+    (void)cudaGetLastError();
+    EXPECT_EQUAL(second.to_host()[0], other);
+    REQUIRE(cudaStreamDestroy(blocking));
+    REQUIRE(cudaFree(pitched));
+    REQUIRE(cudaFreeHost(pinned));
 }
 
 TEST(parts_are_copied_within_the_device_and_by_default_direction) {

@@ -87,6 +87,37 @@ TEST(data_goes_from_device_to_device) {
     REQUIRE(cudaSetDevice(0));
 }
 
+__global__ void store_slowly(int *to, int value) {
+    unsigned state = threadIdx.x + 1;
+    for (int round = 0; round < 30'000'000; round++) {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+    }
+    *to = state == 0 ? 0 : value;
+}
+
+// The synchronous copy to the first device ends the program's wait for the kernel, also for a
+// stream of the second device that waits for nobody.
+TEST(a_copy_to_another_device_follows_work_that_the_program_has_waited_for) {
+    if (device_count() < 2) SKIP("there is one device only: run with --on two");
+    const int other = 3;
+    cudaStream_t stream = nullptr;
+    REQUIRE(cudaSetDevice(1));
+    REQUIRE(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    OnDevice<int> target(1);
+    REQUIRE(cudaSetDevice(0));
+    OnDevice<int> source(1), second(1);
+    store_slowly<<<1, 1>>>(source.data(), 7);
+    REQUIRE(cudaMemcpy(second.data(), &other, 4, cudaMemcpyHostToDevice));
+    REQUIRE(cudaSetDevice(1));
+    REQUIRE(cudaMemcpyPeerAsync(target.data(), 1, source.data(), 0, 4, stream));
+    REQUIRE(cudaStreamSynchronize(stream));
+    EXPECT_EQUAL(target.to_host()[0], 7);
+    REQUIRE(cudaStreamDestroy(stream));
+    REQUIRE(cudaSetDevice(0));
+}
+
 TEST(a_device_does_not_reach_into_another) {
     if (device_count() < 2) SKIP("there is one device only: run with --on two");
     int can = -1;

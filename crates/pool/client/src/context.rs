@@ -120,6 +120,16 @@ impl Context {
         self.queue_count.store(queues.len(), Ordering::Release);
     }
 
+    /// Returns the open events of all blocking writes that have returned.
+    pub(crate) fn unsettled(&self) -> Vec<Event> {
+        // Several queues have told each other of their writes.
+        if !self.has_several_queues() {
+            let only = self.queues.lock().iter().find_map(Weak::upgrade);
+            only.into_iter().for_each(Sibling::settle_all);
+        }
+        order().unsettled(self.name, None)
+    }
+
     pub(crate) fn has_several_queues(&self) -> bool {
         self.queue_count.load(Ordering::Acquire) > 1
     }

@@ -406,18 +406,14 @@ impl Order {
         count > SETTLED_MAX
     }
 
-    /// Returns the open events of blocking writes of other queues that have returned.
-    pub(crate) fn unsettled(
-        &self,
-        context: ContextId,
-        queue: QueueId,
-        in_order: bool,
-    ) -> Vec<Event> {
+    /// Returns the open events of blocking writes that have returned, except those of `own`, an
+    /// in-order queue.
+    pub(crate) fn unsettled(&self, context: ContextId, own: Option<QueueId>) -> Vec<Event> {
         if self.is_quiet() {
             return Vec::new();
         }
         let state = self.state.lock();
-        state.events_of(&state.machine.unsettled(context, queue, in_order))
+        state.events_of(&state.machine.unsettled(context, own))
     }
 
     /// Registers a new allocation. `nodes` are the nodes of its places.

@@ -39,7 +39,8 @@ impl Queue {
     }
 
     fn unsettled(&self) -> Vec<Event> {
-        order().unsettled(self.context().name(), self.name(), self.is_in_order())
+        let own = self.is_in_order().then(|| self.name());
+        order().unsettled(self.context().name(), own)
     }
 
     /// Returns an event that ends when the queue has come far enough for the host to use memory

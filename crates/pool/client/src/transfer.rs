@@ -85,9 +85,10 @@ pub(crate) fn start(object: &Arc<Memory>, transfer: &Transfer) -> Result<()> {
 
 impl Memory {
     /// Copies bytes of a buffer to a buffer of another context, from worker to worker, if both
-    /// contexts have one place each. The copy starts now, in no queue's order. The returned event
-    /// ends when the bytes have arrived. Returns `None` if the workers have no link, so that the
-    /// caller must read and write instead.
+    /// contexts have one place each. The copy starts now, in no queue's order, but after the
+    /// blocking writes of both contexts that have returned. The returned event ends when the bytes
+    /// have arrived. Returns `None` if the workers have no link, so that the caller must read and
+    /// write instead.
     ///
     /// # Errors
     /// If a node is lost.
@@ -110,15 +111,22 @@ impl Memory {
         let Some((receiver, sender)) = names(from, to) else { return Ok(None) };
         let departure = Event::of_command(from, crate::ids::next_id(), true);
         let arrival = Event::of_command(to, crate::ids::next_id(), true);
+        let (source_waits, target_waits) =
+            (self.context().unsettled(), target.context().unsettled());
         let from = End {
             session: from,
             mem: self.id_at(0),
-            waits: &[],
+            waits: &source_waits,
             event: &departure,
             other: receiver,
         };
-        let to =
-            End { session: to, mem: target.id_at(0), waits: &[], event: &arrival, other: sender };
+        let to = End {
+            session: to,
+            mem: target.id_at(0),
+            waits: &target_waits,
+            event: &arrival,
+            other: sender,
+        };
         direct((&from, Range { offset, size }), (&to, Range { offset: target_offset, size }))?;
         Ok(Some(arrival))
     }

@@ -353,10 +353,8 @@ impl Machine {
     ) -> Option<Plan> {
         let mut plan = Plan::default();
         if kept.sync.is_none() && self.rules.hold(Rule::FollowBlockingWrites) {
-            let writes = self.settled.get(&kept.context).map(Vec::as_slice).unwrap_or_default();
-            let others =
-                writes.iter().filter(|(queue, _)| !(kept.in_order && *queue == kept.queue));
-            plan.ends.extend(others.map(|(_, id)| *id));
+            let own = kept.in_order.then_some(kept.queue);
+            plan.ends.extend(self.unsettled(kept.context, own));
         }
         plan.behind = self.behind(kept);
         if kept.uses.is_empty() {
@@ -542,11 +540,11 @@ impl Machine {
         self.settled.get(&context).map_or(0, Vec::len)
     }
 
-    /// Returns the blocking writes that a command which follows all writes must wait for.
-    pub fn unsettled(&self, context: ContextId, queue: QueueId, in_order: bool) -> Vec<CommandId> {
+    /// Returns the blocking writes that a command which follows all writes must wait for. The
+    /// command is behind those of `own`, an in-order queue, in any case.
+    pub fn unsettled(&self, context: ContextId, own: Option<QueueId>) -> Vec<CommandId> {
         let writes = self.settled.get(&context).map(Vec::as_slice).unwrap_or_default();
-        let others = writes.iter().filter(|(of, _)| !(in_order && *of == queue));
-        others.map(|(_, id)| *id).collect()
+        writes.iter().filter(|(of, _)| Some(*of) != own).map(|(_, id)| *id).collect()
     }
 
     /// Returns whether the host may copy now, in place of a command. The caller keeps other threads
@@ -570,7 +568,7 @@ impl Machine {
         let is_held = || !self.held_in(copy.queue).is_empty() && hold(Rule::InPlaceWhenNothingHeld);
         let is_unsettled = || {
             hold(Rule::InPlaceAfterBlockingWrites)
-                && !self.unsettled(copy.context, copy.queue, copy.in_order).is_empty()
+                && !self.unsettled(copy.context, copy.in_order.then_some(copy.queue)).is_empty()
         };
         let is_behind =
             || hold(Rule::InPlaceAfterWritersBefore) && !self.behind_queue(copy.queue).is_empty();

@@ -14,6 +14,9 @@
 //! * `silent`: the last command whose event nobody looks at. Only a wait for the queue reports its
 //!   failure.
 //! * `checked`: the last command that had been sent when the queue was last waited for.
+//! * `noticed`: the last command whose end the program can notice without a wait of its own. Fills,
+//!   copies on one device, copies to the device whose bytes are taken, and kernels only change
+//!   memory of the device, if the program and kernels never had memory together.
 //!
 //! The stream is idle if `ended` has reached `issued`. A wait for its queue brings no news if also
 //! `checked` has reached `silent`.
@@ -36,6 +39,7 @@ pub(crate) struct StreamClock {
     ended: AtomicU64,
     silent: AtomicU64,
     checked: AtomicU64,
+    noticed: AtomicU64,
     legacy_seen: AtomicU64,
     seen_by_legacy: AtomicU64,
 }
@@ -43,10 +47,13 @@ pub(crate) struct StreamClock {
 impl StreamClock {
     /// Counts a command that was sent. Returns its ordinal.
     #[inline]
-    pub(crate) fn count(&self, has_event: bool) -> u64 {
+    pub(crate) fn count(&self, has_event: bool, is_noticed: bool) -> u64 {
         let serial = self.issued.fetch_add(1, Ordering::AcqRel) + 1;
         if !has_event {
             self.note_silent(serial);
+        }
+        if is_noticed {
+            self.noticed.fetch_max(serial, Ordering::AcqRel);
         }
         serial
     }
@@ -77,6 +84,12 @@ impl StreamClock {
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.ended.load(Ordering::Acquire) >= self.issued()
+    }
+
+    /// Returns whether the program can notice the end of no command that is still open, as far as
+    /// is known.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.ended.load(Ordering::Acquire) >= self.noticed.load(Ordering::Acquire)
     }
 
     /// Returns whether a wait for the queue is superfluous: all commands have ended, and the queue
@@ -119,7 +132,7 @@ mod tests {
     fn an_idle_stream_with_a_silent_command_still_has_news() {
         let clock = StreamClock::default();
         assert!(clock.is_idle() && clock.is_settled());
-        assert_eq!((clock.count(true), clock.count(false)), (1, 2));
+        assert_eq!((clock.count(true, true), clock.count(false, true)), (1, 2));
         assert!(!clock.is_idle() && !clock.is_settled());
         // An event told the end of both commands, but the failure of the second one is not known.
         clock.note_ended(2);
@@ -129,6 +142,18 @@ mod tests {
         // The end of an earlier command is no news.
         clock.note_ended(1);
         assert!(clock.is_idle());
+    }
+
+    #[test]
+    fn only_an_open_command_that_the_program_can_notice_disturbs() {
+        let clock = StreamClock::default();
+        clock.count(false, false);
+        assert!(clock.is_quiet() && !clock.is_idle());
+        clock.count(false, true);
+        clock.count(false, false);
+        assert!(!clock.is_quiet());
+        clock.note_ended(2);
+        assert!(clock.is_quiet() && !clock.is_idle());
     }
 
     #[test]

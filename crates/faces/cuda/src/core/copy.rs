@@ -219,19 +219,32 @@ impl Context {
         }
     }
 
-    /// Prepares the source of a copy. Bytes of registered memory are taken when the stream reaches
-    /// the copy. "If pageable memory must first be staged to pinned memory, the driver may
-    /// synchronize with the stream and stage the copy": other bytes are taken before the function
-    /// returns, so the commands that write them must have ended.
+    /// Prepares the source of a copy.
+    ///
+    /// Bytes of registered memory are taken when the stream reaches a copy that is not waited for.
+    /// "If pageable memory must first be staged to pinned memory, the driver may synchronize with
+    /// the stream and stage the copy": other bytes are taken before the function returns, so the
+    /// commands that write them must have ended.
+    ///
+    /// A synchronous copy from pageable memory waits for more: "a stream sync is performed before
+    /// the copy is initiated". So the program finds all effects of earlier commands when the
+    /// function returns. Some commands have no effect that a program can find without a further
+    /// wait (see [`super::clock`]). A row of such commands and such copies waits for nothing.
     pub(super) fn source(
         &self,
         stream: &Stream,
         from: HostSource,
         when: CopyMode,
     ) -> CuResult<HostSource> {
+        let is_pinned = || host::is_registered(from.address(), from.reach());
         let is_late = match when {
-            CopyMode::Now => false,
-            CopyMode::Later => host::is_registered(from.address(), from.reach()),
+            CopyMode::Now => {
+                if !is_pinned() {
+                    self.finish_noticed(stream)?;
+                }
+                false
+            }
+            CopyMode::Later => is_pinned(),
             CopyMode::Unattended => true,
         };
         if !is_late {
@@ -334,7 +347,7 @@ impl Context {
         let (source, target) = (space.locate(from, size)?, space.locate(to, size)?);
         if from.abs_diff(to) >= size {
             return self
-                .issue(stream, |queue, waits| {
+                .issue_as(stream, host::any_joint(), |queue, waits| {
                     let (source, target) =
                         ((&source.memory, source.offset), (&target.memory, target.offset));
                     queue.copy(source, target, size, waits, Want::Nothing)

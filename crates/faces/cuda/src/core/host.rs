@@ -208,9 +208,14 @@ pub(crate) struct JointRange {
     pub(crate) has_one_address: bool,
 }
 
+/// Returns whether kernels may write memory of the program.
+pub(super) fn any_joint() -> bool {
+    ANY_JOINT.load(Ordering::Relaxed)
+}
+
 /// Describes these bytes, which the program sees at this address, if kernels use all of them, too.
 pub(crate) fn joint(address: u64, size: u64) -> Option<JointRange> {
-    if !ANY_JOINT.load(Ordering::Relaxed) {
+    if !any_joint() {
         return None;
     }
     let ranges = ranges();

@@ -8,6 +8,7 @@ use penstock_wire::Status;
 
 use super::context::Context;
 use super::heap::{self, Heap};
+use super::host;
 use super::module::{BoundKernel, Function};
 use super::shape::LaunchShape;
 use super::stream::Stream;
@@ -96,9 +97,12 @@ impl Function {
         set_arguments(bound, shape.dynamic);
         let space = shape.space();
         stream.last_kernel.store(self.name_number, Ordering::Relaxed);
-        context
-            .issue(stream, |queue, waits| queue.launch(&bound.kernel, space, waits, Want::Nothing))
-            .map(drop)
+        // Output and failures of unwatched kernels do not reach the program before it waits.
+        let is_noticed = host::any_joint() || context.control.is_watched();
+        let send = |queue: &Arc<Queue>, waits: &[Event]| {
+            queue.launch(&bound.kernel, space, waits, Want::Nothing)
+        };
+        context.issue_as(stream, is_noticed, send).map(drop)
     }
 
     /// Returns the parameters in one block, in the kernel's layout.

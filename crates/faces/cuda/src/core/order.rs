@@ -35,15 +35,27 @@ impl Context {
         stream: &Stream,
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult<SentCommand> {
+        self.issue_as(stream, true, send)
+    }
+
+    /// As [`Context::issue`]. `is_noticed` says whether the program can notice the end of the
+    /// command without a wait of its own.
+    #[inline]
+    pub(super) fn issue_as(
+        &self,
+        stream: &Stream,
+        is_noticed: bool,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
+    ) -> CuResult<SentCommand> {
         self.check()?;
         if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
-            return self.send(stream, &[], send);
+            return self.send(stream, is_noticed, &[], send);
         }
         // Held until the command is sent. Otherwise a command of another thread could come between
         // this command and those that it waits for.
         let _order = self.sending_in_order.lock();
         let waits = self.waits_for(stream)?;
-        self.send(stream, &waits, send)
+        self.send(stream, is_noticed, &waits, send)
     }
 
     /// Sends one command into a stream of each of several contexts, all at once. Each command waits
@@ -70,7 +82,7 @@ impl Context {
         let sent = send(&waits);
         for (context, stream) in parts {
             // A failure becomes known when the stream is waited for.
-            stream.clock.count(false);
+            stream.clock.count(false, true);
             if sent.is_err() {
                 context.reset_seen(stream);
             }
@@ -95,7 +107,7 @@ impl Context {
             let command = |queue: &Arc<Queue>, waits: &[Event]| {
                 queue.write(&located.memory, located.offset, source, waits, want)
             };
-            self.send(stream, waits, command).map(Some)
+            self.send(stream, is_taken_later(source), waits, command).map(Some)
         };
         if stream.kind == StreamKind::NonBlocking || !self.has_blocking.load(Ordering::Acquire) {
             return write(&[]);
@@ -108,12 +120,13 @@ impl Context {
     fn send(
         &self,
         stream: &Stream,
+        is_noticed: bool,
         waits: &[Event],
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult<SentCommand> {
         let sending = stream.lock();
         let sent = send(&stream.queue, waits);
-        let serial = stream.clock.count(matches!(sent, Ok(Some(_))));
+        let serial = stream.clock.count(matches!(sent, Ok(Some(_))), is_noticed);
         drop(sending);
         if sent.is_err() {
             // The wait list was not sent, so the next command needs it again.
@@ -174,6 +187,25 @@ impl Context {
             StreamKind::Legacy => self.blocking.read().iter().all(|other| other.clock.is_idle()),
         };
         stream.clock.is_idle() && others_ended()
+    }
+
+    /// Waits for all commands that the next command of a stream would wait for, unless the program
+    /// can notice the end of none of them.
+    pub(super) fn finish_noticed(&self, stream: &Stream) -> CuResult {
+        let blocking_are_quiet = || self.blocking.read().iter().all(|it| it.clock.is_quiet());
+        let others_are_quiet = || match stream.kind {
+            StreamKind::NonBlocking => true,
+            // An open command of the legacy default stream may wait for other blocking streams.
+            StreamKind::Blocking => {
+                let legacy = &self.legacy.clock;
+                legacy.is_idle() || (legacy.is_quiet() && blocking_are_quiet())
+            }
+            StreamKind::Legacy => blocking_are_quiet(),
+        };
+        if stream.clock.is_quiet() && others_are_quiet() {
+            return Ok(());
+        }
+        self.finish_predecessors(stream)
     }
 
     /// Waits for the commands of other streams that a command in this stream would wait for. Holds
@@ -307,7 +339,7 @@ impl Context {
             return Ok(());
         }
         let barrier = |queue: &Arc<Queue>, waits: &[Event]| queue.barrier(waits, Want::Nothing);
-        self.send(stream, &waits, barrier).map(drop)
+        self.send(stream, true, &waits, barrier).map(drop)
     }
 
     /// Makes all later commands of a stream wait for an event.
@@ -342,6 +374,12 @@ impl Context {
         let sent = self.issue(stream, send)?;
         self.await_event(stream, sent)
     }
+}
+
+/// Returns whether a copy of `source` to the device takes the bytes after its function has
+/// returned. Then the program notices the end of the copy, because it may change the bytes.
+pub(super) fn is_taken_later(source: &dyn Source) -> bool {
+    source.shape().is_some()
 }
 
 /// Returns the code for a command that could not be sent. A failed wait list does not say why it

@@ -8,6 +8,7 @@ use penstock_cuda_sys::driver::*;
 use super::block::MemoryOffset;
 use super::context::Context;
 use super::copy::{CopyMode, CopySide, Joint, WriteReturn};
+use super::order::is_taken_later;
 use super::stream::Stream;
 use super::{callback, host};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
@@ -158,7 +159,7 @@ impl Context {
         let source = self.source(stream, HostSource::rows(bytes, width, pitch), when)?;
         let returns =
             WriteReturn::of_write(when, host::is_registered(bytes.address(), bytes.size()));
-        let sent = self.issue(stream, |queue, waits| {
+        let sent = self.issue_as(stream, is_taken_later(&source), |queue, waits| {
             let to = rect(located.offset, copy.to.pitch);
             queue.write_rect(&located.memory, to, copy.region(), &source, waits, returns.wants())
         })?;

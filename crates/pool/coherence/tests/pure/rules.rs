@@ -117,7 +117,7 @@ fn an_earlier_blocking_write_that_is_told_late_does_not_stand_for_a_later_one() 
     // The thread of the first write is slower than that of the second one.
     test.machine.settle(CONTEXT, queue, true, CommandId(2));
     test.machine.settle(CONTEXT, queue, true, CommandId(1));
-    assert_eq!(test.machine.unsettled(CONTEXT, other, true), [CommandId(2)]);
+    assert_eq!(test.machine.unsettled(CONTEXT, Some(other)), [CommandId(2)]);
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub enum Defect {
     TornFill,
     /// A synchronous copy from pinned memory returns before it has ended.
     EarlyPinnedWrite,
+    /// A synchronous copy from pageable memory waits only for a command that writes this memory.
+    EarlyPageableWrite,
     /// A synchronous copy to the host returns before it has ended.
     EarlyRead,
     /// A graph is launched although its previous launch has not ended.
@@ -80,6 +82,7 @@ impl Defect {
         Self::WrongPitch,
         Self::TornFill,
         Self::EarlyPinnedWrite,
+        Self::EarlyPageableWrite,
         Self::EarlyRead,
         Self::OverlappingLaunches,
         Self::LooseBranch,

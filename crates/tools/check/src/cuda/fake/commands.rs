@@ -100,6 +100,12 @@ impl Inner {
             || self.surroundings.is_weak && !area.pinned
     }
 
+    /// Returns whether an open copy writes the array of this place.
+    fn is_being_written(&self, at: At) -> bool {
+        let writer = self.area(at).writer;
+        writer.is_some_and(|(task, _)| !self.state.lock().has_ended(task))
+    }
+
     fn note_writer(&self, by: Caller, command: &Command, task: usize) {
         let (Command::Copy { to: Place::Host(at), .. }
         | Command::Copy2D { to: Place::Host(at), .. }) = command
@@ -126,7 +132,9 @@ impl Inner {
         };
         let pinned_source = matches!(from, Place::Host(at) if self.area(*at).pinned);
         let (is_write, is_read) = (matches!(from, Place::Host(_)), matches!(to, Place::Host(_)));
-        if is_write && !pinned_source {
+        let overtakes = self.is(Defect::EarlyPageableWrite)
+            && matches!(from, Place::Host(at) if !self.is_being_written(*at));
+        if is_write && !pinned_source && !overtakes {
             // "A stream sync is performed before the copy is initiated."
             let before = {
                 let state = self.state.lock();
@@ -144,6 +152,7 @@ impl Inner {
         };
         let returns_early = pinned_source && self.is(Defect::EarlyPinnedWrite)
             || is_read && self.is(Defect::EarlyRead)
+            || is_write && !pinned_source && overtakes
             || is_write && !pinned_source && self.surroundings.is_weak;
         if (is_write || is_read) && !returns_early { self.wait(&[task]) } else { 0 }
     }

@@ -11,10 +11,11 @@ const STREAM_TRIES: usize = 3;
 
 impl Planner {
     pub(super) fn motif(&mut self, context: usize) -> Option<()> {
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 => self.chain(context),
             1 => self.legacy_event(context),
             2 => self.workspace(context),
+            3 => self.look_behind_write(context),
             _ => self.exchange(context),
         }
     }
@@ -143,6 +144,23 @@ impl Planner {
             }
         }
         Some(())
+    }
+
+    /// A kernel and a copy to the host, a synchronous copy of other memory to the device, and a
+    /// look at what the first copy brought.
+    fn look_behind_write(&mut self, context: usize) -> Option<()> {
+        if !self.has(Feature::Synchronous) {
+            return None;
+        }
+        let (a, stream) = (self.a_mem(context)?, self.a_stream(context)?);
+        let work = self.writes(context, a)?;
+        self.emit(Act::Enqueue { stream, work })?;
+        let (from, len) = self.all_of(a);
+        let (at, len) = self.host(len, self.has(Feature::Pinned))?;
+        self.emit(Act::Enqueue { stream, work: Work::Copy { to: Side::Host(at), from, len } })?;
+        let work = self.transfer(context, false, false)?;
+        self.emit(Act::Now { context, work })?;
+        self.emit(Act::Check { at, len }).map(drop)
     }
 
     /// Two contexts exchange their results.
