@@ -347,10 +347,16 @@ def no_indexing(tree):
 
 
 def listed_threads(tree):
-    """A page lists each thread that the crates start, by its name."""
+    """A function of `penstock_process` starts each thread of the crates, and a page lists the
+    thread by its name."""
+    names = [name for name in tree.sources() if not name.startswith(thread_names.HOME)]
+    for name in names:
+        for line in thread_names.strays(without_tests(tree.code(name))):
+            text = f"{name}:{line} starts a thread: call penstock_process::start by this path"
+            yield Finding("threads", f"{name}:{line}", 1, text)
     sources = {
         name: without_tests(without_comments(tree.text(name)), tree.code(name))
-        for name in tree.sources()
+        for name in names
         if not name.startswith(thread_names.OF_TESTS)
     }
     page = thread_names.DOCUMENT

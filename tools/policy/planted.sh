@@ -169,6 +169,8 @@ fails function-lines-python 'function-lines: tools/planted.py:1: planted has 71 
     policy function-lines
 fails threads 'starts the thread `planted`' $dql/planted.rs \
     'fn planted() { spawn_quiet("planted", 8, work); }' policy threads
+fails threads-otherwise 'planted.rs:1 starts a thread' $dql/planted.rs \
+    'fn planted() { std::thread::spawn(work); }' policy threads
 fails -e budgets 'budgets: dql has .* its budget is 1:' tools/policy/budget.toml \
     's/^dql = .*/dql = 1/' policy budgets
 fails tuples 'tuples: crates/pool/dql/src/planted.rs:1: planted' $dql/planted.rs \

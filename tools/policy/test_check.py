@@ -348,14 +348,15 @@ def test_tuples_of_tests_are_left_alone(tree):
 
 THREADS = """\
 fn f() {
-    let builder = thread::Builder::new()
-        .name("one".into());
-    Builder::new().name(format!("to-{node}"));
+    penstock_process::start(
+        "one", work);
+    penstock_process::start(format!("to-{node}"), work);
     heaps.run(it.id, "three", work);
-    Builder::new().stack_size(bytes_of(it)).name("to-all".into());
+    penstock_process::start_scoped(scope, "to-all", work);
+    command.spawn();
 }
 #[cfg(test)]
-mod tests { fn f() { spawn_quiet("four", 8, work); } }
+mod tests { fn f() { spawn_quiet("four", 8, work); thread::spawn(work); } }
 """
 
 
@@ -387,6 +388,27 @@ def test_threads_are_compared_with_the_page(tree, rows, messages):
     lines = result.stdout.splitlines()
     assert result.returncode == bool(messages), result.stdout
     assert all(m in line for m, line in zip(messages, lines, strict=bool(messages))), lines
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "fn f() { std::thread::spawn(work); }\n",
+        'fn f() { thread::Builder::new().name("one".into()); }\n',
+        "use std::thread::{self, Builder};\n",
+        "fn f() { thread::scope(|it| it.spawn(|| work())); }\n",
+        "fn f() { thread::scope(|it| thread.spawn_scoped(it, work)); }\n",
+        "use penstock_process::{Lock, start};\n",
+    ],
+)
+def test_a_thread_that_starts_otherwise_is_found(tree, text):
+    write(tree, "crates/room/low/src/sys.rs", text)
+    result = check(tree, "--rule", "threads")
+    assert result.returncode == 1 and "sys.rs:1 starts a thread" in result.stdout, result.stdout
+    # The crate that starts the threads of all others.
+    write(tree, "crates/room/low/src/sys.rs", "")
+    write(tree, "crates/base/process/src/threads.rs", text)
+    assert check(tree, "--rule", "threads").returncode == 0
 
 
 def test_unchecked_files_are_left_alone(tree):

@@ -1,24 +1,37 @@
-"""Compares the names of the threads that the code starts with the tables of docs/processes.md.
+"""Compares the names of the threads that the code starts with the tables of docs/processes.md, and
+refuses threads that do not start with a function of `penstock_process`.
 
 The rule sees a literal name, or one made by `format!`, in the calls that `STARTED` lists. It does
-not see a thread without a name, such as that of `thread::spawn`, a name that is a constant or a
-variable, and a builder that one statement makes and another one names.
+not see a name that is a constant or a variable.
 """
 
 import re
 
 DOCUMENT = "docs/processes.md"
+# The crate that starts the threads of all others.
+HOME = "crates/base/process/"
 # What only tests build. Users meet no thread of it.
-OF_TESTS = ("crates/base/process/src/world/", "crates/tools/simulate/")
+OF_TESTS = "crates/tools/simulate/"
 SECTION = re.compile(r"^## Threads\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-# How a thread gets its name. Other calls may stand between `Builder::new()` and `.name`.
+# How a thread gets its name.
 STARTED = re.compile(
-    r"(?:\bBuilder::new\(\)(?:\s*\.\w+\((?:[^()]|\([^()]*\))*\))*?\s*\.name\("
-    r"|\b(?:spawn_quiet|in_thread)\(|\bWorker::new\("
+    r"(?:\bpenstock_process::\w+\((?:\s*scope,)?|\b(?:spawn_quiet|in_thread)\(|\bWorker::new\("
     r"|\.run\([\w.]+,)\s*(?P<made>format!\()?\s*\"(?P<name>[^\"]+)\""
+)
+# How a thread would start otherwise, or under another name. The start of a process has no argument.
+OTHERWISE = re.compile(
+    r"\bthread::(?:\{[^}]*\b)?(?:spawn|Builder)\b|\.spawn\w*\(\s*[^\s)]|\bpthread_create\("
+    r"|\buse penstock_process::(?:\{[^}]*\b)?(?:start|at_once)"
 )
 # What the page writes for a part of a name that is made at run time, such as NODE.
 PLACEHOLDER = "[A-Z]+"
+
+
+def strays(code):
+    """Yields the numbers of the lines of `code` that start a thread in another way than with
+    `penstock_process::start` or its like. `code` has no comments, literals and tests."""
+    for it in OTHERWISE.finditer(code):
+        yield code.count("\n", 0, it.start()) + 1
 
 
 def missing(sources, document):

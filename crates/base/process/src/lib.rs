@@ -1,10 +1,10 @@
 //! What every part of Penstock needs from the process that it runs in: locks that ignore poisoning,
-//! the table and the reader of environment variables, the search of `PATH`, messages of libraries,
-//! and C's standard output, for the text that kernels print. Tests of several threads run them in
-//! a world without a clock, which the feature `world` adds.
+//! the start of threads, the table and the reader of environment variables, the search of `PATH`,
+//! messages of libraries, and C's standard output, for the text that kernels print. The feature
+//! `world` makes tests of several threads run them in a world without a clock.
 //!
-//! Penstock's libraries are loaded into other people's programs, so this crate starts no threads
-//! and depends only on `libc`.
+//! Penstock's libraries are loaded into other people's programs, so this crate starts only threads
+//! that a caller wants, and depends only on `libc`.
 
 pub mod lock;
 pub mod log;
@@ -14,6 +14,7 @@ pub mod search;
 mod shared_lock;
 pub mod signals;
 pub mod stdout;
+mod threads;
 #[cfg(not(feature = "world"))]
 mod turn;
 pub mod variable;
@@ -23,12 +24,13 @@ pub mod world;
 #[cfg(not(feature = "world"))]
 pub use lock::{Guard, Lock, Signal};
 pub use shared_lock::SharedLock;
+pub use threads::{at_once, start, start_scoped, start_with_stack};
 #[cfg(not(feature = "world"))]
-pub use turn::{member, now, sleep};
+pub use turn::{now, sleep};
 #[cfg(feature = "world")]
 pub use world::{
     lock::{Guard, Lock, Signal},
-    turn::{member, now, sleep},
+    turn::{now, sleep},
 };
 
 /// Returns the time that has passed since `then`.

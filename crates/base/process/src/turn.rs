@@ -16,10 +16,8 @@ pub fn sleep(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Returns the work of a thread that is about to start. Every thread that may take a lock of an
-/// open session gets its work from here. The threads that open sessions do not, nor does the bridge
-/// over SSH, which is a process of its own.
+/// Returns the work of a thread that is about to start.
 #[inline]
-pub fn member<T, W: FnOnce() -> T + Send>(work: W) -> W {
+pub(crate) fn member<T, W: FnOnce() -> T + Send>(work: W) -> W {
     work
 }

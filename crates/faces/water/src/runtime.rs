@@ -149,9 +149,7 @@ impl Runtime {
     fn start(&mut self) {
         if self.shared.threaded {
             let shared = Arc::clone(&self.shared);
-            let thread = std::thread::Builder::new()
-                .name("wtr-scheduler".into())
-                .spawn(move || shared.run());
+            let thread = penstock_process::start("wtr-scheduler", move || shared.run());
             // Without a thread the calls that wait drive, see `wait`.
             self.thread = thread.ok();
         }

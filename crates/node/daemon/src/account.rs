@@ -67,7 +67,7 @@ impl Account {
         drop(state);
         // The thread holds the account weakly, so it ends when the daemon drops the account.
         let account = Arc::downgrade(&self.0);
-        let started = thread::Builder::new().name("energy".into()).spawn(move || {
+        let started = penstock_process::start("energy", move || {
             let opened = open();
             while let Some(account) = account.upgrade().map(Self) {
                 match &opened {

@@ -206,17 +206,13 @@ fn listen(addresses: &[Address], allow_users: &[u32]) -> Result<Vec<Arc<Listener
 /// Starts the threads that accept connections and hear what they say.
 fn open_doors(daemon: &Arc<Daemon>, listeners: &[Arc<Listener>]) -> Result<(), Error> {
     let doorstep = daemon.clone();
-    thread::Builder::new()
-        .name("doorstep".into())
-        .spawn(move || doorstep.watch_doorstep())
+    penstock_process::start("doorstep", move || doorstep.watch_doorstep())
         .map_err(Error::system("starting a thread"))?;
     for (listener, region) in listeners.iter().zip(&daemon.regions) {
         let region = region.clone();
         let (daemon, listener, entry) = (daemon.clone(), listener.clone(), Entry::Usual);
         let door = Door { daemon, listener, region, entry };
-        thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || door.run())
+        penstock_process::start("accept", move || door.run())
             .map_err(Error::system("starting a thread"))?;
     }
     Ok(())

@@ -11,7 +11,6 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock, Weak};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{
@@ -231,7 +230,7 @@ impl Daemon {
         let listener = Arc::new(Listener::bind(&Address::tcp(&address.to_string(), 0))?);
         let (daemon, entry) = (self.clone(), Entry::WithKey);
         let door = Door { daemon, listener: listener.clone(), region: None, entry };
-        let started = thread::Builder::new().name("desk".into()).spawn(move || door.run());
+        let started = penstock_process::start("desk", move || door.run());
         started.map_err(NoKey::Thread)?;
         tracing::info!(address = %listener.address(), "listening for clients with one-time keys");
         Ok(listener)

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_link::{
@@ -80,8 +79,7 @@ impl Daemon {
         let dial = Dial { daemon: self.clone(), worker, user, has_reached: false };
         let answered = control.clone();
         let run = move || dial.run(&answered, &wish);
-        let builder = thread::Builder::new().name("dial".into()).stack_size(DIAL_STACK_BYTES);
-        if let Err(error) = builder.spawn(run) {
+        if let Err(error) = penstock_process::start_with_stack("dial", DIAL_STACK_BYTES, run) {
             refused(format!("it finds no thread: {error}"));
         }
     }

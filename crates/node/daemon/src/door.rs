@@ -100,9 +100,7 @@ impl Daemon {
                 daemon.note_refusal(&peer, &error);
             }
         };
-        let started =
-            thread::Builder::new().name("hello".into()).stack_size(HELLO_STACK_BYTES).spawn(hello);
-        if let Err(error) = started {
+        if let Err(error) = penstock_process::start_with_stack("hello", HELLO_STACK_BYTES, hello) {
             self.hellos.end_one(id);
             self.note_dropped(&error);
         }

@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_confine::environment::PRIVATE;
@@ -175,7 +175,7 @@ impl Folders {
             full: Arc::clone(&full),
             wake: wake.take(),
         };
-        let remover = thread::Builder::new().name("folders".into()).spawn(move || {
+        let remover = penstock_process::start("folders", move || {
             thread.run(&taken);
             // Nobody listens if the daemon has not waited.
             _ = finished.send(());

@@ -72,7 +72,7 @@ impl Launch {
         let folder = self.folders.as_ref().map(|folders| folders.worker(lease)).transpose()?;
         let group = self.groups.as_ref().map(Groups::worker).transpose()?;
         let (said, stderr) = said::pipe()?;
-        let (mut child, control) = self.spawn(folder.as_ref(), stderr)?;
+        let (mut child, control) = self.process(folder.as_ref(), stderr)?;
         // The process waits for the message below before it loads or starts anything.
         let grouped = group.as_ref().map_or(Ok(()), |group| group.take(child.id()));
         let ready = grouped.and_then(|()| self.relays.start(self.log, child.id(), said));
@@ -100,7 +100,7 @@ impl Launch {
     }
 
     /// Starts a worker's process; its standard input is the control socket.
-    fn spawn(&self, folder: Option<&Folder>, stderr: OwnedFd) -> io::Result<(Child, Control)> {
+    fn process(&self, folder: Option<&Folder>, stderr: OwnedFd) -> io::Result<(Child, Control)> {
         let (ours, theirs) = Control::pair()?;
         let mut command = Command::new(&self.program);
         // A worker of its own user cannot use the places of the daemon's user.

@@ -55,7 +55,7 @@ impl Relays {
             heard.relay(File::from(pipe), &mut io::stderr());
             drop(running);
         };
-        thread::Builder::new().name("worker's log".into()).spawn(relay).map(drop)
+        penstock_process::start("worker's log", relay).map(drop)
     }
 
     /// Waits for the last lines of workers that have ended.

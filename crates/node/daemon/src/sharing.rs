@@ -240,7 +240,7 @@ pub(crate) fn means_here() -> Means {
         setpriority_process(None, NICE_MAX)?;
         setpriority_process(None, usual)
     };
-    let tried = thread::Builder::new().name("priority".into()).spawn(tries);
+    let tried = penstock_process::start("priority", tries);
     match tried.map(thread::JoinHandle::join) {
         Ok(Ok(Ok(()))) => Means::Priority,
         _ => Means::Turns,

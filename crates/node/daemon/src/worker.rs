@@ -246,7 +246,7 @@ fn serve(
             // The counter is far from full.
             _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
         };
-        thread::Builder::new().name("session".into()).spawn_scoped(scope, session)?;
+        penstock_process::start_scoped(scope, "session", session)?;
         let (start, end) = (&start, &end);
         let client = &watched;
         let teller = node.usage().map(Usage::teller);

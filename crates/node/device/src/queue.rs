@@ -137,12 +137,12 @@ impl Queue {
         }
         let event = Event::user(self.context()).ok()?;
         let late = event.clone();
-        std::thread::spawn(move || {
+        let started = penstock_process::start("late start", move || {
             penstock_trial::delay(penstock_trial::Place::DeviceStarts);
             // If the context is gone, the event holds nothing back.
             _ = late.complete(Status::OK);
         });
-        Some(event)
+        started.is_ok().then_some(event)
     }
 
     /// `clEnqueueNDRangeKernel`, with the current arguments.

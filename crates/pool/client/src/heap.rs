@@ -545,14 +545,13 @@ impl Drop for Heap {
         }
         // "... deleted after ... commands queued for execution that use memobj have finished": a
         // member that leaves while another member's kernel runs would end that kernel's waits.
-        let wait = penstock_process::member(move || {
+        // If no thread can be started, the end of the session releases the heap.
+        _ = penstock_process::start("penstock-heap", move || {
             for event in running {
                 _ = event.wait();
             }
             remains.release();
         });
-        // If no thread can be started, the end of the session releases the heap.
-        _ = std::thread::Builder::new().name("penstock-heap".into()).spawn(wait);
     }
 }
 

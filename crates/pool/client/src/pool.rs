@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
-use std::thread;
 use std::time::Duration;
 
 use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
@@ -191,15 +190,10 @@ impl Opening<'_> {
         if let [address] = addresses {
             return vec![self.open_node(0, address)];
         }
-        thread::scope(|scope| {
-            let start = |(index, address)| scope.spawn(move || self.open_node(index, address));
-            let threads: Vec<_> = addresses.iter().enumerate().map(start).collect();
-            let panicked = || Error::Config("a thread that opened a session panicked".into());
-            threads
-                .into_iter()
-                .map(|thread| thread.join().unwrap_or_else(|_| Err(panicked())))
-                .collect()
-        })
+        let open = |(index, address)| self.open_node(index, address);
+        let opened = penstock_process::at_once("penstock-open", addresses.iter().enumerate(), open);
+        let failed = || Error::Config("a thread that opened a session failed".into());
+        opened.into_iter().map(|it| it.unwrap_or_else(|| Err(failed()))).collect()
     }
 
     /// Opens one node. Returns `None` if its daemon is used through a better address.

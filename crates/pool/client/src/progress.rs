@@ -3,9 +3,8 @@
 //! program that only finishes and reads needs none.
 
 use std::collections::VecDeque;
-use std::thread;
 
-use penstock_process::{Lock, Signal, member};
+use penstock_process::{Lock, Signal};
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -48,8 +47,7 @@ impl Worker {
         let mut jobs = self.jobs.lock();
         jobs.queue.push_back(job);
         if !jobs.started {
-            let thread = thread::Builder::new().name(self.name.into()).spawn(member(|| self.run()));
-            jobs.started = thread.is_ok();
+            jobs.started = penstock_process::start(self.name, || self.run()).is_ok();
         }
         drop(jobs);
         self.added.notify_one();

@@ -18,11 +18,10 @@ mod tests;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Once, OnceLock, Weak};
-use std::thread;
 use std::time::Instant;
 
 use penstock_link::{Patience, Received, Receiver, Sender};
-use penstock_process::{Lock, Signal, member};
+use penstock_process::{Lock, Signal};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id, Request, Status, frame};
@@ -504,9 +503,9 @@ impl Session {
         let mut turn = self.turn.lock();
         if !turn.thread_started {
             let session = Arc::downgrade(self);
-            let thread = thread::Builder::new().name(format!("penstock-{}", self.name));
+            let receive = move || receive_for_others(&session);
             turn.thread_started =
-                thread.spawn(member(move || receive_for_others(&session))).is_ok();
+                penstock_process::start(format!("penstock-{}", self.name), receive).is_ok();
         }
         drop(turn);
         self.needed.notify_one();

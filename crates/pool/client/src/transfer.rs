@@ -2,9 +2,8 @@
 //! workers have no link, through the client.
 
 use std::sync::Arc;
-use std::thread;
 
-use penstock_process::{Lock, member};
+use penstock_process::Lock;
 use penstock_wire::calls::to_worker;
 use penstock_wire::id::kind;
 use penstock_wire::{Id, Status, U64};
@@ -189,13 +188,12 @@ fn relayed(object: &Arc<Memory>, part: Range, from: &End<'_>, to: &End<'_>) {
     };
     let (departure, arrival) = (from.event.clone(), to.event.clone());
     let ends = [departure.clone(), arrival.clone()];
-    let relay = member(move || {
+    let started = penstock_process::start("penstock-relay", move || {
         let status = job.run(&departure).err().map_or(Status::OK, |error| error.status());
         departure.set_status(status);
         arrival.set_status(status);
     });
-    let spawned = thread::Builder::new().name("penstock-relay".into()).spawn(relay);
-    if spawned.is_err() {
+    if started.is_err() {
         for event in ends {
             event.set_status(Status::OUT_OF_RESOURCES);
         }

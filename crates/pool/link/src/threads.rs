@@ -2,7 +2,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use penstock_process::Lock;
@@ -21,11 +21,10 @@ pub fn spawn_quiet<T: Send + 'static>(
 ) -> io::Result<JoinHandle<T>> {
     // A new thread inherits the mask of the thread that starts it.
     let before = block_signals();
-    let work = penstock_process::member(|| {
+    let thread = penstock_process::start_with_stack(name, stack_bytes, || {
         let _own = OwnThread::begin();
         work()
     });
-    let thread = Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(work);
     restore_signals(&before);
     thread
 }

@@ -214,13 +214,14 @@ impl Group {
             let mut child = command.spawn().map_err(Error::io(doing))?;
             if let Some(stdout) = child.stdout.take() {
                 let sender = sender.clone();
-                std::thread::spawn(move || {
+                let hear = move || {
                     for line in BufReader::new(stdout).lines().map_while(std::io::Result::ok) {
                         if sender.send(line).is_err() {
                             return;
                         }
                     }
-                });
+                };
+                penstock_process::start("rank", hear).map_err(Error::io("starting a thread"))?;
             }
             group.children.push(child);
         }

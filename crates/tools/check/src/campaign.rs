@@ -4,7 +4,8 @@ mod worker;
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
 
 use penstock_process::Lock;
@@ -87,10 +88,11 @@ pub fn campaign<I: Interface>(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
     }
     let state = CampaignState::<I>::new(args, features);
     std::thread::scope(|scope| {
-        for _ in 0..args.jobs.max(1) {
-            scope.spawn(|| state.work(&starter));
+        let job = |_| penstock_process::start_scoped(scope, "job", || state.work(&starter));
+        match (0..args.jobs.max(1)).map(job).collect::<Result<Vec<_>, _>>() {
+            Ok(jobs) => state.tell(&jobs),
+            Err(error) => state.trouble(format!("a job has no thread: {error}")),
         }
-        scope.spawn(|| state.tell());
     });
     state.conclude(&starter, &platform)
 }
@@ -135,7 +137,6 @@ struct CampaignState<'a, I: Interface> {
     begun: Instant,
     next: AtomicU64,
     programs: AtomicU64,
-    running: AtomicUsize,
     found: Lock<Vec<Found>>,
     trouble: Lock<Option<String>>,
 }
@@ -148,7 +149,6 @@ impl<'a, I: Interface> CampaignState<'a, I> {
             begun: Instant::now(),
             next: AtomicU64::new(args.seed),
             programs: AtomicU64::new(0),
-            running: AtomicUsize::new(args.jobs.max(1)),
             found: Lock::default(),
             trouble: Lock::default(),
         }
@@ -178,7 +178,6 @@ impl<'a, I: Interface> CampaignState<'a, I> {
             }
             self.batch(starter, first, count);
         }
-        self.running.fetch_sub(1, Ordering::Relaxed);
     }
 
     fn batch(&self, starter: &Starter, mut first: u64, count: u64) {
@@ -228,10 +227,10 @@ impl<'a, I: Interface> CampaignState<'a, I> {
         self.trouble.lock().get_or_insert(reason);
     }
 
-    /// Says from time to time how far the campaign is.
-    fn tell(&self) {
+    /// Says from time to time how far the campaign is, until its jobs have ended.
+    fn tell(&self, jobs: &[ScopedJoinHandle<'_, ()>]) {
         let mut told = Instant::now();
-        while self.running.load(Ordering::Relaxed) > 0 {
+        while !jobs.iter().all(ScopedJoinHandle::is_finished) {
             std::thread::sleep(Duration::from_millis(50));
             if told.elapsed() > Duration::from_secs(10) {
                 told = Instant::now();

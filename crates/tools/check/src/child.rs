@@ -18,7 +18,7 @@ use crate::run::Progress;
 /// Serves requests until standard input ends.
 pub fn serve<I: Interface>() -> ExitCode {
     let (sender, requests) = std::sync::mpsc::channel();
-    std::thread::spawn(move || {
+    let hear = move || {
         for line in std::io::stdin().lock().lines() {
             let request = line.ok().and_then(|line| serde_json::from_str::<Request<I>>(&line).ok());
             if request.is_none_or(|request| sender.send(request).is_err()) {
@@ -27,7 +27,10 @@ pub fn serve<I: Interface>() -> ExitCode {
         }
         // The campaign has ended. A hanging program must not outlive it.
         std::process::abort();
-    });
+    };
+    if let Err(error) = penstock_process::start("requests", hear) {
+        tell(&Answer::<I>::Unable(format!("a child has no thread: {error}")));
+    }
     let mut child: Option<Child<I>> = None;
     for request in requests {
         match (request, &child) {
@@ -133,7 +136,8 @@ impl<I: Interface> Default for Watch<I> {
 impl<I: Interface> Watch<I> {
     fn start(self: &Arc<Self>, hang_seconds: u64) {
         let watch = Arc::clone(self);
-        std::thread::spawn(move || {
+        // Without a thread, the campaign notices that the child says nothing.
+        _ = penstock_process::start("watch", move || {
             loop {
                 std::thread::sleep(Duration::from_millis(100));
                 watch.beats.fetch_add(1, Ordering::Relaxed);

@@ -109,7 +109,8 @@ impl<T: Tasks> Running<T> {
         let machine = Arc::new(Machine { defect, state, surroundings, changed, over });
         for _ in 0..EXECUTORS {
             let machine = Arc::clone(&machine);
-            std::thread::spawn(move || machine.execute());
+            let started = penstock_process::start("executor", move || machine.execute());
+            assert!(started.is_ok(), "the machine has no thread: {started:?}");
         }
         Self { machine }
     }

@@ -250,9 +250,7 @@ impl Meter {
 
     fn start_sampler(&self, period: Duration) -> std::io::Result<JoinHandle<()>> {
         let (shared, epoch) = (Arc::clone(&self.shared), self.epoch);
-        thread::Builder::new()
-            .name("penstock-energy".to_owned())
-            .spawn(move || shared.sample(epoch, period))
+        penstock_process::start("penstock-energy", move || shared.sample(epoch, period))
     }
 
     /// Ends the open span, if there is one.

@@ -76,11 +76,12 @@ fn one(seed: u64, is_traced: bool) -> ! {
         std::process::exit(seeds::BROKEN);
     }));
     // What waits in the system instead of in the world would wait for ever.
-    std::thread::spawn(|| {
+    let watch = || {
         std::thread::sleep(patience());
         println!("broken: a thread waits outside of its world");
         std::process::exit(seeds::BROKEN);
-    });
+    };
+    penstock_process::start("patience", watch).expect("threads are left");
     let rules = Rules { is_traced, ..Rules::of(Draws::Schedule.seed(seed)) };
     let outcome = world::run(rules, move || programs(&plan));
     let (mut problems, begun) = match outcome.result {

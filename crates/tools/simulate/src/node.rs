@@ -3,14 +3,13 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, OnceLock};
-use std::thread::Builder;
 use std::time::Duration;
 
 use penstock_client::{LinkedNode, Pool};
 use penstock_daemon::node::Node;
 use penstock_daemon::session::{Admissions, Dialer, PeerSetup, Session, SharedSession};
 use penstock_link::{Address, Course, LinkError, Side, Stream, establish, linked};
-use penstock_process::{Lock, member};
+use penstock_process::Lock;
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::hello::{TICKET_BYTES, feature};
 use penstock_wire::limits::BEAT_MS;
@@ -46,7 +45,7 @@ impl Admissions for Asked {
                 session.admitted(&ticket);
             }
         };
-        Builder::new().name("daemon admits".into()).spawn(member(answer)).is_ok()
+        penstock_process::start("daemon admits", answer).is_ok()
     }
 
     fn forget(&self, ticket: &Ticket) {
@@ -61,8 +60,7 @@ impl Dialer for Asked {
         let (here, there) = linked(self.between, self.between).map_err(no_link)?;
         let ticket = *ticket;
         let arrive = move || session.arrived(&ticket, there);
-        let started = Builder::new().name("daemon hands over".into()).spawn(member(arrive));
-        started.map_err(no_link)?;
+        penstock_process::start("daemon hands over", arrive).map_err(no_link)?;
         Ok(here)
     }
 }
@@ -101,8 +99,8 @@ pub fn pool(plan: &Plan) -> Pool {
         let asked = Arc::new(Asked { daemons: daemons.clone(), session: session.clone(), between });
         let setup = PeerSetup { dialer: Some(asked.clone()), admissions: Some(asked) };
         let setup = if plan.has_peers { setup } else { PeerSetup::default() };
-        let serve = member(move || serve(there, setup, &session));
-        Builder::new().name(format!("session {index}")).spawn(serve).expect("threads are left");
+        let serve = move || serve(there, setup, &session);
+        penstock_process::start(format!("session {index}"), serve).expect("threads are left");
         let mut description = node().description().clone();
         description.host = host(index);
         let address = format!("mem:{}", host(index));
@@ -129,7 +127,7 @@ fn serve(stream: Stream, setup: PeerSetup, slot: &Slot) {
             penstock_process::sleep(Duration::from_millis(BEAT_MS));
         }
     };
-    Builder::new().name("beats".into()).spawn(member(beat)).expect("threads are left");
+    penstock_process::start("beats", beat).expect("threads are left");
     session.run(receiver);
     *is_over.lock() = true;
     // A worker's process ends with its session, and what holds the session with it.

@@ -4,9 +4,10 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::lock::{Lock, Signal};
 use super::schedule::{TICK, Until};
 use super::{Seat, with_world};
-use crate::{Lock, Signal};
+use crate::threads::start;
 
 /// Returns the present time.
 #[must_use]
@@ -40,7 +41,7 @@ pub fn sleep(time: Duration) {
 
 /// Returns the work of a thread that is about to start. It belongs to the world of this thread.
 #[track_caller]
-pub fn member<T, W: FnOnce() -> T + Send>(work: W) -> impl FnOnce() -> T + Send + use<T, W> {
+pub(crate) fn member<T, W: FnOnce() -> T + Send>(work: W) -> impl FnOnce() -> T + Send + use<T, W> {
     let place = Location::caller();
     let seat = with_world(|world, _| Seat::of(world, place));
     move || match seat {
@@ -64,12 +65,11 @@ pub fn spawn<T: Send + 'static>(
 ) -> Spawned<T> {
     let result = Arc::new((Lock::new(None), Signal::new()));
     let told = result.clone();
-    let work = member(move || {
+    let started = start(name, move || {
         let value = work();
         *told.0.lock() = Some(value);
         told.1.notify_all();
     });
-    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
     assert!(started.is_ok(), "no thread for {name}: {started:?}");
     Spawned(result)
 }

@@ -42,14 +42,14 @@ pub(crate) fn run(
     };
     // "If pfn_notify is not NULL, clBuildProgram does not need to wait for the build to complete,
     // and can return immediately".
-    let spawned = thread::Builder::new().name("penstock-build".into()).spawn(move || {
+    let started = penstock_process::start("penstock-build", move || {
         // The result is in the build status, which the program queries.
         _ = work(&built, &devices, options.as_deref(), &job);
         // The program may release its own reference in the callback, so ours are dropped before it.
         drop((built, job));
         notify();
     });
-    spawned.map(drop).map_err(|_| ClError(CL_OUT_OF_HOST_MEMORY))
+    started.map(drop).map_err(|_| ClError(CL_OUT_OF_HOST_MEMORY))
 }
 
 fn work(

@@ -374,13 +374,11 @@ impl OpenCl {
             _ = post.send(BackendMessage::Built { id, device, object, key, made });
             ring(&bell);
         };
-        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(
-            |error| Failure {
-                code: code::OUT_OF_HOST_MEMORY,
-                message: format!("cannot start a thread to build a program: {error}"),
-                log: String::new(),
-            },
-        )
+        penstock_process::start("wtr-build", work).map(drop).map_err(|error| Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot start a thread to build a program: {error}"),
+            log: String::new(),
+        })
     }
 }
 

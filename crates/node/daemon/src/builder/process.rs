@@ -5,7 +5,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_confine::Begun;
@@ -31,7 +30,8 @@ const CONTEXTS_MAX: usize = 8;
 /// Is a builder until its worker needs it no more. `folder` is the worker's own folder.
 pub(super) fn run(socket: OwnedFd, begun: Begun, limits: BuildLimits, folder: Option<&Path>) -> ! {
     let control = Control::of(socket);
-    let mut bench = Bench::new();
+    // It ends with the process: what drivers have made is not released after a panic.
+    let mut bench = Box::leak(Box::new(Bench::new()));
     if let Some(folder) = folder {
         // The worker has laid out there what programs include. If this fails, the compiler does not
         // find these files, and the worker builds without a rehearsal.
@@ -65,7 +65,7 @@ pub(super) fn run(socket: OwnedFd, begun: Begun, limits: BuildLimits, folder: Op
             sys::exit_now(0);
         }
         let Ok(task) = read(&memory, bytes) else { sys::exit_now(1) };
-        bench.perform_in_thread(&task);
+        bench = bench.perform_in_thread(task);
         if control.send(&FromBuilder::Done, None).is_err() {
             sys::exit_now(0);
         }
@@ -123,19 +123,16 @@ impl Bench {
 
     /// Performs a task on a thread with as much stack as the worker's own builds have: a compiler
     /// that recurses too deep for one does so for the other.
-    fn perform_in_thread(&mut self, task: &Task) {
-        thread::scope(|scope| {
-            let thread = thread::Builder::new().name("build".into()).stack_size(BUILD_STACK_BYTES);
-            match thread.spawn_scoped(scope, || self.perform(task)) {
-                // The program's errors are those of the worker's own build, which follows. A panic
-                // ends this process.
-                Ok(thread) => match thread.join() {
-                    Ok(_) => {}
-                    Err(_) => sys::exit_now(101),
-                },
-                Err(_) => sys::exit_now(1),
-            }
-        });
+    fn perform_in_thread(&'static mut self, task: Task) -> &'static mut Self {
+        let work = move || {
+            // The program's errors are those of the worker's own build, which follows.
+            _ = self.perform(&task);
+            self
+        };
+        let thread = penstock_process::start_with_stack("build", BUILD_STACK_BYTES, work);
+        let Ok(thread) = thread else { sys::exit_now(1) };
+        // A panic ends this process.
+        thread.join().unwrap_or_else(|_| sys::exit_now(101))
     }
 
     /// Does what the worker does for the same call, until the report on it.

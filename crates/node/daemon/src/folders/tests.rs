@@ -1,6 +1,7 @@
 //! Folders of workers on a real disk.
 
 use penstock_trial::wait_for;
+use std::thread;
 
 use super::*;
 

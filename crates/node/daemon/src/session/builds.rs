@@ -74,8 +74,8 @@ impl Builds {
             return Ok(());
         }
         let builds = self.clone();
-        let thread = thread::Builder::new().name("build".into()).stack_size(BUILD_STACK_BYTES);
-        if thread.spawn(penstock_process::member(move || builds.run())).is_ok() {
+        let run = move || builds.run();
+        if penstock_process::start_with_stack("build", BUILD_STACK_BYTES, run).is_ok() {
             line.threads += 1;
             return Ok(());
         }

@@ -10,7 +10,6 @@
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once, OnceLock};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_device as device;
@@ -88,7 +87,7 @@ impl Probe {
     fn begin(build: impl FnOnce() -> Result<(), Status> + Send + 'static) -> Option<Arc<Self>> {
         let probe = Arc::new(Self::default());
         let of_thread = probe.clone();
-        let work = penstock_process::member(move || {
+        let work = move || {
             let _own = OwnThread::begin();
             of_thread.clock.get_or_init(ThreadClock::of_this_thread);
             // A probe without an end would count as a compilation.
@@ -96,9 +95,9 @@ impl Probe {
                 catch_unwind(AssertUnwindSafe(build)).unwrap_or(Err(Status::OUT_OF_RESOURCES));
             _ = built.inspect_err(|status| tell_first(status));
             of_thread.ended.get_or_init(|| built.is_ok());
-        });
-        let thread = thread::Builder::new().name("probe".into()).stack_size(BUILD_STACK_BYTES);
-        thread.spawn(work).inspect_err(|error| tell_first(error)).ok().map(|_| probe)
+        };
+        let started = penstock_process::start_with_stack("probe", BUILD_STACK_BYTES, work);
+        started.inspect_err(|error| tell_first(error)).ok().map(|_| probe)
     }
 
     pub(super) fn progress(&self) -> Progress {
@@ -244,6 +243,8 @@ impl<P> Compiles<P> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     const LIMITS: BuildLimits = BuildLimits { seconds_max: 8, bytes_max: 300 << 20 };

@@ -46,9 +46,7 @@ impl Output {
     pub(super) fn attach(self: &Arc<Self>, outbox: &Arc<Outbox>) {
         _ = self.session.set(Arc::downgrade(outbox));
         let output = self.clone();
-        let run = penstock_process::member(move || output.run());
-        let thread = thread::Builder::new().name("output".into()).spawn(run);
-        if let Err(error) = thread {
+        if let Err(error) = penstock_process::start("output", move || output.run()) {
             tracing::warn!(%error, "no thread for output");
         }
     }

@@ -32,8 +32,8 @@ impl Reaper {
     pub(super) fn take(device: &'static Device, remains: Remains) {
         let way = device.reaper().way.get_or_init(|| {
             let (way, remains) = channel();
-            let thread = std::thread::Builder::new().name("penstock-cuda-free".to_owned());
-            thread.spawn(move || run(device, &remains)).is_ok().then_some(way)
+            let run = move || run(device, &remains);
+            penstock_process::start("penstock-cuda-free", run).is_ok().then_some(way)
         });
         match way {
             Some(way) => {

@@ -250,8 +250,7 @@ impl Stream {
         let mut air = self.air();
         if !air.has_lander {
             let stream = self.clone();
-            let thread = std::thread::Builder::new().name("penstock-cuda-end".to_owned());
-            if thread.spawn(move || stream.land_all()).is_err() {
+            if penstock_process::start("penstock-cuda-end", move || stream.land_all()).is_err() {
                 self.settle();
                 return Err(Status::OUT_OF_HOST_MEMORY);
             }
@@ -272,8 +271,8 @@ impl Stream {
     fn start_submitter(self: &Arc<Self>, order: &mut Order) -> Result<(), Status> {
         if !order.has_submitter {
             let stream = self.clone();
-            let thread = std::thread::Builder::new().name("penstock-cuda-submit".to_owned());
-            thread.spawn(move || stream.submit_all()).map_err(|_| Status::OUT_OF_HOST_MEMORY)?;
+            penstock_process::start("penstock-cuda-submit", move || stream.submit_all())
+                .map_err(|_| Status::OUT_OF_HOST_MEMORY)?;
             order.has_submitter = true;
         }
         Ok(())

@@ -32,8 +32,7 @@ struct Platform {
 /// Makes the platform and starts the thread of its device. `None` if there is no thread.
 pub(crate) fn platform() -> Option<Box<dyn PlatformDriver>> {
     let (line, run) = Line::new();
-    let device = std::thread::Builder::new().name("null device".into());
-    device.spawn(penstock_process::member(run)).ok()?;
+    penstock_process::start("null device", run).ok()?;
     Some(Box::new(Platform { line }))
 }
 

@@ -97,9 +97,9 @@ fn retire(queue: OwnedQueue) {
     let mut state = STATE.lock();
     state.retired.push(queue);
     if !state.is_started {
-        let thread = std::thread::Builder::new().name("penstock-retire".to_owned());
         // If no thread starts, the queues stay. The process serves one client and ends with it.
-        state.is_started = thread.stack_size(128 << 10).spawn(release_all).is_ok();
+        let started = penstock_process::start_with_stack("penstock-retire", 128 << 10, release_all);
+        state.is_started = started.is_ok();
     }
     WAKE.notify_one();
 }

@@ -224,9 +224,8 @@ impl State {
                 WAKE.notify_one();
             }
             Helper::NotStarted => {
-                let thread = std::thread::Builder::new().name("penstock-watch".to_owned());
                 // Without it callbacks still work; the next completion tries again.
-                if thread.stack_size(128 << 10).spawn(help).is_ok() {
+                if penstock_process::start_with_stack("penstock-watch", 128 << 10, help).is_ok() {
                     self.helper = Helper::Working;
                 }
             }

@@ -2,6 +2,7 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use penstock_link::{LinkError, Side, Stream, establish};

@@ -34,7 +34,7 @@ impl Door {
             // Sending fails only when all members have come and nobody listens.
             _ = results.send(door.let_in(stream));
         };
-        std::thread::Builder::new().name("heap-hello".into()).spawn(hear).is_ok()
+        penstock_process::start("heap-hello", hear).is_ok()
     }
 
     /// Lets the peer in if it is a missing member. Strangers, which may connect to any port, are

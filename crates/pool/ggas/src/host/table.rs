@@ -8,7 +8,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use penstock_link::Stream;
 use penstock_process::Lock;
@@ -220,11 +220,10 @@ impl<Id: Copy + Eq + Hash, X: Send + Sync + 'static> HeapHost<Id, X> {
         let max = self.shared.limits.threads;
         let counted = Counted::new(&self.shared.thread_count, max);
         let counted = counted.ok_or(HostError::Busy { max })?;
-        let work = move || {
+        let started = penstock_process::start(name, move || {
             let _counted = counted;
             work();
-        };
-        let started = thread::Builder::new().name(name.into()).spawn(work);
+        });
         started.map(drop).map_err(HostError::Thread)
     }
 
@@ -286,7 +285,7 @@ impl<Id: Copy + Eq + Hash, X: Send + Sync + 'static> HeapHost<Id, X> {
                 hosted.heap.wait_for_launches();
             }
         };
-        match thread::Builder::new().name("heap-end".into()).spawn(end) {
+        match penstock_process::start("heap-end", end) {
             Ok(thread) => {
                 // Sending fails only if the thread has panicked; then the heap ends here.
                 _ = hand_over.send(hosted);

@@ -86,7 +86,7 @@ fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
     let own = wire.rank();
     let is_first = own == 0;
     if is_first || rank.is_some() {
-        end_with_parent();
+        end_with_parent()?;
     }
     let bytes_max = plan.sizes.iter().copied().max().unwrap_or(8);
     let mut part = Part::new(Local::open(own, plan.gpus)?, wire, bytes_max)?;
@@ -108,12 +108,13 @@ fn run_plan(file: &FilePath, rank: Option<u32>) -> Result<()> {
 
 /// Ends this process when its standard input closes: the process that started it holds the other
 /// end. No other mechanism ends a process that waits for a lost rank.
-fn end_with_parent() {
-    std::thread::spawn(|| {
+fn end_with_parent() -> Result<()> {
+    let watch = || {
         let mut byte = [0];
         while std::io::stdin().read(&mut byte).is_ok_and(|count| count > 0) {}
         std::process::exit(1);
-    });
+    };
+    penstock_process::start("parent", watch).map(drop).map_err(Error::io("starting a thread"))
 }
 
 fn lead(part: &mut Part, plan: &Plan, ranks: u32) -> Result<()> {

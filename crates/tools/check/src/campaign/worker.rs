@@ -96,7 +96,7 @@ impl<I: Interface> Worker<I> {
             command.spawn().map_err(|error| format!("a child cannot be started: {error}"))?;
         let (sender, answers) = std::sync::mpsc::channel();
         let output = child.stdout.take().ok_or("a child has no standard output")?;
-        std::thread::spawn(move || {
+        let hear = move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 // A driver may write to standard output, too.
                 if let Ok(answer) = serde_json::from_str(&line)
@@ -105,11 +105,13 @@ impl<I: Interface> Worker<I> {
                     break;
                 }
             }
-        });
+        };
+        let no_thread = |error| format!("a child has no thread: {error}");
+        penstock_process::start("answers", hear).map_err(no_thread)?;
         let words = Arc::new(Lock::new(Vec::new()));
         let (mut errors, kept) =
             (child.stderr.take().ok_or("a child has no standard error")?, Arc::clone(&words));
-        std::thread::spawn(move || {
+        let keep = move || {
             let mut part = [0; 1024];
             while let Ok(len @ 1..) = errors.read(&mut part) {
                 let mut kept = kept.lock();
@@ -117,7 +119,8 @@ impl<I: Interface> Worker<I> {
                 let excess = kept.len().saturating_sub(LAST_WORDS_MAX);
                 kept.drain(..excess);
             }
-        });
+        };
+        penstock_process::start("last words", keep).map_err(no_thread)?;
         let input = child.stdin.take();
         let silence = Duration::from_secs(starter.hang_seconds + GRACE_SECONDS);
         let mut worker = Self { child, input, answers, words, silence };

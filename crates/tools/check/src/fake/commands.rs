@@ -191,7 +191,8 @@ impl Inner {
             }
             let half = len / 8 * 4;
             to.put(offset, &bytes[..half]);
-            std::thread::spawn(move || {
+            // Without a thread, the second half stays as it is.
+            _ = penstock_process::start("torn fill", move || {
                 std::thread::sleep(Duration::from_micros(200));
                 to.put(offset + half, &bytes[half..]);
             });

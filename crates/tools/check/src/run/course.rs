@@ -76,10 +76,7 @@ impl<'a> Course<'a> {
             }
             place.store(ops.len(), Ordering::Relaxed);
         };
-        std::thread::scope(|scope| {
-            for thread in 0..threads {
-                scope.spawn(move || run(thread));
-            }
-        });
+        let ended = penstock_process::at_once("course", 0..threads, run);
+        assert!(ended.iter().all(Option::is_some), "a thread of the program failed");
     }
 }

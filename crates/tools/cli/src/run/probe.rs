@@ -1,7 +1,6 @@
 //! Asks which nodes answer, before a program starts.
 
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use penstock_client::config::{Config, NodeAddress, Surroundings};
@@ -58,13 +57,10 @@ pub(super) fn survey_each(
     list: &[NodeAddress],
     prove: bool,
 ) -> Vec<Result<Surveyed, LinkError>> {
-    thread::scope(|scope| {
-        let ask = |node: &NodeAddress| {
-            survey(&node.address, &keys_for(node, config)?, config.timeout, prove)
-        };
-        let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask(node))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(LinkError::Closed))).collect()
-    })
+    let ask =
+        |node: &NodeAddress| survey(&node.address, &keys_for(node, config)?, config.timeout, prove);
+    let answers = penstock_process::at_once("survey", list, ask);
+    answers.into_iter().map(|answer| answer.unwrap_or(Err(LinkError::Closed))).collect()
 }
 
 /// Returns the nodes with their answers, and each daemon once.
@@ -101,17 +97,12 @@ pub fn keys_for(node: &NodeAddress, config: &Config) -> Result<Keys, LinkError> 
 
 /// Asks these daemons at once for their status. Each may take as long as the configuration allows.
 pub fn probe_all(config: &Config, list: &[NodeAddress]) -> Vec<Probed> {
-    thread::scope(|scope| {
-        let ask_one = |node: &NodeAddress| {
-            ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
-        };
-        let threads: Vec<_> = list.iter().map(|node| scope.spawn(move || ask_one(node))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| {
-            thread.join().unwrap_or(Err(LinkError::Closed))
-        };
-        let answers = threads.into_iter().map(join).collect();
-        distinct(list, answers).map(|(node, answer)| Probed { node, answer }).collect()
-    })
+    let ask_one = |node: &NodeAddress| {
+        ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
+    };
+    let answers = penstock_process::at_once("ask", list, ask_one);
+    let answers = answers.into_iter().map(|answer| answer.unwrap_or(Err(LinkError::Closed)));
+    distinct(list, answers.collect()).map(|(node, answer)| Probed { node, answer }).collect()
 }
 
 /// Whether the node is on this host, so that its devices are the local ones.

@@ -3,7 +3,6 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{End, Report};
@@ -142,7 +141,7 @@ impl Carrier {
     /// this process.
     fn send_input(&self) -> io::Result<()> {
         let mut stream = self.stream.try_clone()?;
-        thread::spawn(move || {
+        penstock_process::start("input", move || {
             let mut bytes = vec![0; PAYLOAD_BYTES_MAX];
             loop {
                 let length = io::stdin().read(&mut bytes).unwrap_or(0);
@@ -151,8 +150,8 @@ impl Carrier {
                     return;
                 }
             }
-        });
-        Ok(())
+        })
+        .map(drop)
     }
 }
 
@@ -176,6 +175,8 @@ fn write(mut target: impl io::Write, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::thread;
+
     use penstock_trial::patience;
 
     use super::*;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write as _};
 use std::process::Child;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 
 use penstock_process::lock::Lock;
 
@@ -33,7 +33,8 @@ impl Console {
 
     fn read(&mut self, mut source: impl Read + Send + 'static, shows: bool) {
         let kept = Arc::clone(&self.kept);
-        self.readers.push(thread::spawn(move || {
+        // Without a thread, only the last lines are missing.
+        self.readers.extend(penstock_process::start("console", move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = source.read(&mut bytes) {
                 let bytes = bytes.get(..length).unwrap_or_default();

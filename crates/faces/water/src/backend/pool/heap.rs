@@ -66,7 +66,7 @@ impl Heaps {
             // A lost member has ended by itself.
             _ = heap.abort(&reason);
         };
-        threads.extend(std::thread::Builder::new().name("wtr-heap".into()).spawn(abort));
+        threads.extend(penstock_process::start("wtr-heap", abort));
     }
 
     /// Makes a heap usable again, in a thread of its own because it waits for the workers. All
@@ -95,7 +95,7 @@ impl Heaps {
             drop(heap);
             desk.tell(BackendMessage::Ended(desk.end_now(command, outcome)));
         };
-        std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
+        penstock_process::start("wtr-heap", work).map(drop).map_err(|error| {
             failure(
                 code::OUT_OF_HOST_MEMORY,
                 format!("cannot start a thread to reset a heap: {error}"),
@@ -130,12 +130,10 @@ pub(super) fn make(
         });
         desk.tell(BackendMessage::Heap { id, plan, made });
     };
-    std::thread::Builder::new().name("wtr-heap".into()).spawn(work).map(drop).map_err(|error| {
-        Failure {
-            code: code::OUT_OF_HOST_MEMORY,
-            message: format!("cannot start a thread to create a heap: {error}"),
-            log: String::new(),
-        }
+    penstock_process::start("wtr-heap", work).map(drop).map_err(|error| Failure {
+        code: code::OUT_OF_HOST_MEMORY,
+        message: format!("cannot start a thread to create a heap: {error}"),
+        log: String::new(),
     })
 }
 

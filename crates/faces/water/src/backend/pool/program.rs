@@ -62,13 +62,11 @@ impl Programs {
                 .and_then(|program| kernel(&program, &name, &bad).map(|made| (program, made)));
             desk.tell(BackendMessage::Built { id, object, key, made });
         };
-        std::thread::Builder::new().name("wtr-build".into()).spawn(work).map(drop).map_err(
-            |error| Failure {
-                code: code::OUT_OF_HOST_MEMORY,
-                message: format!("cannot start a thread to build a program: {error}"),
-                log: String::new(),
-            },
-        )
+        penstock_process::start("wtr-build", work).map(drop).map_err(|error| Failure {
+            code: code::OUT_OF_HOST_MEMORY,
+            message: format!("cannot start a thread to build a program: {error}"),
+            log: String::new(),
+        })
     }
 }
 

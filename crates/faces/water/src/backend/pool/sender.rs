@@ -50,9 +50,8 @@ impl NodeSender {
             desk,
             orders: taken,
         };
-        let thread = std::thread::Builder::new()
-            .name(format!("wtr-node-{}", node.index()))
-            .spawn(move || sender.run())?;
+        let run = move || sender.run();
+        let thread = penstock_process::start(format!("wtr-node-{}", node.index()), run)?;
         Ok(Self { early: 0, orders: Some(orders), thread: Some(thread) })
     }
 
@@ -155,7 +154,7 @@ impl SenderThread {
                 }
             };
             // The question waits for the workers, and this thread receives their answers.
-            if std::thread::Builder::new().name("wtr-heap".into()).spawn(tell).is_err() {
+            if penstock_process::start("wtr-heap", tell).is_err() {
                 let message =
                     "cannot start a thread to check whether the heap was aborted".to_owned();
                 desk.failed(

@@ -2,12 +2,10 @@
 //! [`crate::session::grant`] says who may do what.
 
 use std::sync::Arc;
-use std::thread;
 
 use penstock_device as device;
 use penstock_device::{Staged, Times};
 use penstock_link::{Body, LinkError, Outbox, OwnThread, Patience, Receiver, Side, Stream};
-use penstock_process::member;
 use penstock_wire::calls::{Attached, Serve, Served, to_guest, to_host, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::feature;
@@ -45,7 +43,7 @@ impl SharedSession {
                 shared.lose_stranger(peer);
             }
         };
-        if let Err(error) = thread::Builder::new().name("stranger".into()).spawn(member(serve)) {
+        if let Err(error) = penstock_process::start("stranger", serve) {
             self.complain("a worker of another client finds no thread", &error);
             self.lose_stranger(peer);
         }
@@ -304,7 +302,7 @@ impl Serve<to_worker::ConnectHost> for Session {
                 shared.reply::<()>(request, &Err(Status::NODE_LOST));
             }
         };
-        if thread::Builder::new().name("stranger".into()).spawn(member(serve)).is_err() {
+        if penstock_process::start("stranger", serve).is_err() {
             self.shared.lose_stranger(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));
         }

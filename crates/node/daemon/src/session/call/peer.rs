@@ -1,11 +1,9 @@
 //! Links to the other workers of the same client, and the calls that come over them.
 
 use std::sync::Arc;
-use std::thread;
 
 use penstock_device::Times;
 use penstock_link::{Body, LinkError, Outbox, OwnThread, Patience, Receiver, Sender, Side, Stream};
-use penstock_process::member;
 use penstock_wire::calls::{Attached, Serve, Served, to_client, to_peer, to_worker};
 use penstock_wire::describe::PeerInvitation;
 use penstock_wire::hello::TICKET_BYTES;
@@ -34,7 +32,7 @@ impl SharedSession {
         let shared = self.clone();
         let end = late.clone();
         let lose = move || end.into_iter().for_each(|it| shared.lose_admission(it));
-        if let Err(error) = thread::Builder::new().name("admissions".into()).spawn(member(lose)) {
+        if let Err(error) = penstock_process::start("admissions", lose) {
             self.complain("what waits for the daemon finds no thread", &error);
             late.into_iter().for_each(|it| self.lose_admission(it));
         }
@@ -68,7 +66,7 @@ impl SharedSession {
                 shared.lose_peer(peer);
             }
         };
-        if let Err(error) = thread::Builder::new().name("arrival".into()).spawn(member(link)) {
+        if let Err(error) = penstock_process::start("arrival", link) {
             self.complain("a peer finds no thread", &error);
             self.lose_peer(peer);
         }
@@ -83,10 +81,9 @@ impl SharedSession {
         receiver.expect_beats();
         let outbox = Outbox::new(sender);
         let shared = self.clone();
-        let serve = move || shared.serve_peer(peer, receiver);
-        thread::Builder::new().name("peer".into()).spawn(member(serve)).map_err(|source| {
-            LinkError::System { doing: "starting a thread for a peer", source }
-        })?;
+        penstock_process::start("peer", move || shared.serve_peer(peer, receiver)).map_err(
+            |source| LinkError::System { doing: "starting a thread for a peer", source },
+        )?;
         self.peers.link(peer, &outbox);
         Ok(())
     }
@@ -189,7 +186,7 @@ impl Serve<to_worker::ConnectPeer> for Session {
                 }
             }
         };
-        if thread::Builder::new().name("connect".into()).spawn(member(connect)).is_err() {
+        if penstock_process::start("connect", connect).is_err() {
             self.shared.peers.end_connecting(call.peer);
             self.shared.lose_peer(call.peer);
             self.shared.reply::<()>(call.request, &Err(Status::OUT_OF_RESOURCES));

@@ -52,7 +52,7 @@ pub fn bridge(
     }
     let daemon = connect()?;
     let up = daemon.try_clone()?;
-    thread::Builder::new().name("up".into()).spawn(move || {
+    penstock_process::start("up", move || {
         // An error on either side is the end, as a hang-up is.
         _ = copy(input, &up);
         // The worker still receives what was sent before.
