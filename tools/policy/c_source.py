@@ -17,11 +17,11 @@ SUFFIXES = (".c", ".h", ".cu", ".cuh", ".cl", ".cpp", ".hpp")
 TOKEN = re.compile(
     r"""
     (?P<comment>//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z))
-  | (?P<raw>(?:u8|[uUL])?R"(?P<hashes>[^()\\\s]*)\(.*?\)(?P=hashes)")
+  | (?P<raw>\b(?:u8|[uUL])?R"(?P<hashes>[^()\\\s]*)\(.*?\)(?P=hashes)")
   | (?P<text>"(?:\\.|[^"\\\n])*")
   | (?P<char>'(?:\\.|[^'\\\n])+')
-  # A number may have quotes among its digits, and a word or a number ends before a literal.
-  | (?P<other>(?:\d(?:'?[\w.])*|(?!(?:u8|[uUL])?R")[^\W\d]\w*|[^/"'\w]+)+|.)
+  # A number may have quotes among its digits.
+  | (?P<number>\b\d(?:'?[\w.])*)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -57,15 +57,14 @@ MEMBER = re.compile(rf"\){QUALIFIER}:(?!:).*[\w>]\s*$", re.DOTALL)
 NAME = re.compile(rf"(\w+)\s*(?:{ANGLES}\s*)?$")
 
 
-@cache
 def blank(text):
     """Like the function of this name in `rust_source.py`."""
-    return blanked(text, {"other"}, TOKEN)
+    return blanked(text, TOKEN)[0]
 
 
 def without_comments(text):
     """Like the function of this name in `rust_source.py`."""
-    return blanked(text, {"other", "raw", "text", "char"}, TOKEN)
+    return blanked(text, TOKEN)[1]
 
 
 def functions(code):
@@ -144,6 +143,7 @@ def bodies(code):
     return scan(code)[0]
 
 
+@cache
 def scan(code):
     """Returns the bodies of `code`, and whether all its braces have counterparts.
 
@@ -198,13 +198,15 @@ def is_in_parentheses(head):
 def definition(code, start, end, is_outer):
     """Returns the body behind the head `code[start:end]`. It has no name if the head is that of
     something else, such as a list of values."""
+    if not is_outer:
+        return Body(start, end, "", False)
     head = code[start:end]
     for around in (MARK, ATTRIBUTE, AROUND):
         head = around.sub(lambda it: " " * len(it[0]), head)
     head = QUALIFIERS.sub("", head)
     opening = opening_of(head)
     name = NAME.search(head[: max(opening, 0)])
-    if not is_outer or name is None or "=" in head[:opening]:
+    if name is None or "=" in head[:opening]:
         return Body(start, end, "", False)
     # A macro without a type before it has the name of the function as its argument.
     argument = re.match(r"\s*(\w+)\s*[,)]", head[opening + 1 :])

@@ -2,25 +2,34 @@
 
 import ast
 import posixpath
+from functools import cache
 
 from rust_source import Function
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+@cache
+def nodes(text):
+    """Returns the functions and the imports of `text`."""
+    kinds = (*FUNCTIONS, ast.Import, ast.ImportFrom)
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
 
 
 def functions(text):
     """Returns the functions of `text`, each with its number of lines from `def` to its end."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    found = (node for node in ast.walk(ast.parse(text)) if isinstance(node, kinds))
+    found = (node for node in nodes(text) if isinstance(node, FUNCTIONS))
     return [Function(it.name, it.lineno, it.end_lineno - it.lineno + 1) for it in found]
 
 
 def imports(texts):
     """Returns for each file of `texts` the files that it imports, also within functions."""
-    return {name: set(imported(name, ast.parse(text), texts)) for name, text in texts.items()}
+    return {name: set(imported(name, text, texts)) for name, text in texts.items()}
 
 
-def imported(name, code, texts):
+def imported(name, text, texts):
     folder = posixpath.dirname(name)
-    for node in ast.walk(code):
+    for node in nodes(text):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from file_of(alias.name, ancestors(folder), texts)

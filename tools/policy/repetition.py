@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 import c_source
-from rust_source import body_of, without_comments, without_tests
+from rust_source import body_of, with_blanks, without_comments, without_tests
 
 TOKEN = re.compile(r"\w+|\"(?:\\.|[^\"\\])*\"|[^\w\s]", re.DOTALL)
 USE = re.compile(r"(?:pub(?:\([^)]*\))?\s+)?use\s")
@@ -62,14 +62,13 @@ def plain_lines(text, left_out):
 
 def without_signatures(text, code):
     """Returns `text` with the signatures of functions blanked, from `fn` to the body."""
-    pieces, at = [], 0
+    spans, at = [], 0
     for match in re.finditer(r"\bfn\s+\w+", code):
         body = body_of(code, match.end())
-        if body is None or match.start() < at:
-            continue
-        pieces += [text[at : match.start()], re.sub(r"[^\n]", " ", text[match.start() : body])]
-        at = body
-    return "".join([*pieces, text[at:]])
+        if body is not None and match.start() >= at:
+            spans.append((match.start(), body))
+            at = body
+    return with_blanks(text, spans)
 
 
 def repetitions(files, least):
@@ -84,6 +83,9 @@ def repetitions(files, least):
         while at + least <= len(lines):
             key = tuple(tokens for _, tokens in lines[at : at + least])
             there, start = seen.setdefault(key, (name, at))
+            if (there, start) == (name, at):
+                at += 1
+                continue
             length = common(lines, at, files[there], start)
             if there == name:
                 # A sequence does not repeat itself by overlapping.

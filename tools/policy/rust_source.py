@@ -6,6 +6,7 @@ This is no parser. It understands as much of Rust as the rules of `check.py` nee
 import re
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import chain
 from pathlib import PurePath
 
 TOKEN = re.compile(
@@ -15,40 +16,41 @@ TOKEN = re.compile(
   | (?P<raw>\b(?:b|c)?r(?P<hashes>\#*)".*?"(?P=hashes))
   | (?P<text>"(?:\\.|[^"\\])*")
   | (?P<char>'(?:\\(?:u\{[^}]*\}|x..|.)|[^'\\\n])')
-  | (?P<other>[^/"'rbc]+|.)
     """,
     re.VERBOSE | re.DOTALL,
 )
+# The kinds of tokens that are comments.
+COMMENTS = {"line", "block", "comment"}
 
 
-@cache
 def blank(text):
     """Returns `text` with all comments and literals replaced by blanks. Line breaks stay."""
-    return blanked(text, {"other"})
+    return blanked(text)[0]
 
 
 def without_comments(text):
     """Returns `text` with all comments replaced by blanks. Line breaks stay."""
-    return blanked(text, {"other", "raw", "text", "char"})
+    return blanked(text)[1]
 
 
-def blanked(text, kept, token=TOKEN):
-    """Returns `text` with all tokens replaced by blanks whose kind is not in `kept`."""
-    out, at = [], 0
-    while at < len(text):
-        match = token.match(text, at)
-        end, kind = match.end(), match.lastgroup
-        if kind == "hashes":
-            kind = "raw"
+@cache
+def blanked(text, token=TOKEN):
+    """Returns `text` without comments and literals, and without comments only. What is left out is
+    replaced by blanks. Line breaks stay."""
+    code, shown, at = [], [], 0
+    while match := token.search(text, at):
+        start, end, kind = match.start(), match.end(), match.lastgroup
         if kind == "block":
-            end = end_of_block_comment(text, at)
-        piece = text[at:end]
-        if kind in kept:
-            out.append(piece)
-        else:
-            out.append("".join("\n" if c == "\n" else " " for c in piece))
+            end = end_of_block_comment(text, start)
+        piece, rest = text[at:end], text[at:start] + blanks(text[start:end])
+        code.append(piece if kind == "number" else rest)
+        shown.append(rest if kind in COMMENTS else piece)
         at = end
-    return "".join(out)
+    return "".join([*code, text[at:]]), "".join([*shown, text[at:]])
+
+
+def blanks(text):
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def end_of_block_comment(text, at):
@@ -80,27 +82,37 @@ ONLY_TESTS = re.compile(r"#\[cfg\((?:all\()?test\b[^\]]*\](?:\s*#\[[^\]]*\])*")
 MODULE = re.compile(r"\s*(?:pub(?:\([^)]*\))?\s+)?mod\s+(\w+)\s*([{;])")
 
 
+@cache
 def without_tests(text, code=None):
     """Returns `text` with all items behind `#[cfg(test)]` blanked.
 
     `code` is `text` without comments and literals, if `text` still has some.
     """
-    code = text if code is None else code
-    pieces, at = [], 0
-    for match in ONLY_TESTS.finditer(code):
-        if match.start() < at:
-            continue
-        end = end_of_item(code, match.end())
-        pieces += [text[at : match.start()], re.sub(r"[^\n]", " ", text[match.start() : end])]
-        at = end
-    return "".join([*pieces, text[at:]])
+    return with_blanks(text, test_items(text if code is None else code))
 
 
 def only_tests(code):
     """Returns `code` with everything blanked that is not behind `#[cfg(test)]`."""
-    others = without_tests(code)
-    pairs = zip(code, others, strict=True)
-    return "".join(c if c != other or c == "\n" else " " for c, other in pairs)
+    edges = [0, *chain(*test_items(code)), len(code)]
+    return with_blanks(code, zip(edges[::2], edges[1::2]))
+
+
+def test_items(code):
+    """Yields where each item behind `#[cfg(test)]` begins, with this attribute, and ends."""
+    end = 0
+    for match in ONLY_TESTS.finditer(code):
+        if match.start() >= end:
+            end = end_of_item(code, match.end())
+            yield match.start(), end
+
+
+def with_blanks(text, spans):
+    """Returns `text` with blanks in the place of these parts of it. Line breaks stay."""
+    pieces, at = [], 0
+    for start, end in spans:
+        pieces += [text[at:start], blanks(text[start:end])]
+        at = end
+    return "".join([*pieces, text[at:]])
 
 
 def end_of_item(code, at):

@@ -34,22 +34,18 @@ def strays(code):
         yield code.count("\n", 0, it.start()) + 1
 
 
-def missing(sources, document):
-    """Yields the threads of `sources`, which maps files to texts without comments and tests, that
-    the document does not list: the file and the name."""
+def compared(sources, document):
+    """Yields the file and the name of each thread that the document does not list, and of each one
+    that the document lists and no file starts. `sources` maps files to texts without comments and
+    tests."""
     listed = names_of(document)
-    for file, text in sources.items():
-        for it in STARTED.finditer(text):
-            if not any(is_name(it, name) for name in listed):
-                yield file, it["name"]
-
-
-def gone(sources, document):
-    """Yields the threads that the document lists and no file starts."""
-    started = [it for text in sources.values() for it in STARTED.finditer(text)]
-    for name in sorted(names_of(document)):
-        if not any(is_name(it, name) for it in started):
-            yield name
+    started = [(file, it) for file, text in sources.items() for it in STARTED.finditer(text)]
+    for file, it in started:
+        if not any(is_name(it, name) for name in listed):
+            yield file, it["name"]
+    for name in sorted(listed):
+        if not any(is_name(it, name) for _, it in started):
+            yield DOCUMENT, name
 
 
 def is_name(started, name):
