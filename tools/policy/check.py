@@ -498,7 +498,7 @@ def written(allowed):
     return "\n".join(lines) + "\n"
 
 
-def main():
+def main(words=None):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -516,7 +516,7 @@ def main():
         "--adopt", choices=RULES, help="with --write: list the places of a rule without a list"
     )
     parser.add_argument("--map", action="store_true", help="write the map in ARCHITECTURE.md anew")
-    options = parser.parse_args()
+    options = parser.parse_args(words)
     # A tree of its own brings its own rules. The tests use this.
     home = options.root / "tools/policy"
     tree = Tree(options.root, tomllib.loads((home / "policy.toml").read_text()))
