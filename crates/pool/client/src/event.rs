@@ -263,9 +263,9 @@ impl Event {
         }
         self.wait_until_sent();
         self.wait_raw();
-        for event in self.behind() {
-            event.wait_raw();
-        }
+        self.behind().iter().for_each(Self::wait_raw);
+        // If the session is lost, another thread may just tell a good end. The first decides.
+        _ = self.raw_status().is_some() || self.end(Status::NODE_LOST, Times::default());
         self.raw_status().unwrap_or(Status::NODE_LOST)
     }
 
