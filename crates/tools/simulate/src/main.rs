@@ -82,8 +82,9 @@ fn one(seed: u64, is_traced: bool) -> ! {
         std::process::exit(seeds::BROKEN);
     };
     penstock_process::start("patience", watch).expect("threads are left");
-    let rules = Rules { is_traced, ..Rules::of(Draws::Schedule.seed(seed)) };
-    let outcome = world::run(rules, move || programs(&plan));
+    let mut random = Draws::Schedule.random(seed);
+    let rules = Rules { is_traced, ..Rules::default() };
+    let outcome = world::run(rules, move || random.number(), move || programs(&plan));
     let (mut problems, begun) = match outcome.result {
         Ok(ended) => ended,
         Err(finding) => (vec![finding.to_string()], 0),

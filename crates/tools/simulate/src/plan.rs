@@ -59,11 +59,6 @@ pub enum Draws {
 
 impl Draws {
     pub fn random(self, seed: u64) -> Random {
-        Random::new(self.seed(seed))
-    }
-
-    /// Returns the seed of these numbers.
-    pub fn seed(self, seed: u64) -> u64 {
         let who = match self {
             Self::Plan => 1,
             Self::Schedule => 2,
@@ -71,7 +66,7 @@ impl Draws {
             Self::Quiet(thread) => 4 + 2 * thread,
         };
         // Two draws, so that no two streams are one stream from different places on.
-        Random::new(Random::new(seed).number() ^ who).number()
+        Random::new(Random::new(Random::new(seed).number() ^ who).number())
     }
 }
 

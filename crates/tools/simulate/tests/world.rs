@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use penstock_process::world::{Finding, Outcome, Rules, note, run, spawn, wait_until};
 use penstock_process::{Lock, Signal, now, since, sleep};
+use penstock_trial::Random;
 
 fn world<T: Send + 'static>(seed: u64, program: impl FnOnce() -> T + Send + 'static) -> Outcome<T> {
-    run(Rules::of(seed), program)
+    let mut random = Random::new(seed);
+    run(Rules::default(), move || random.number(), program)
 }
 
 /// Two threads add to a list. Returns the list.
@@ -155,7 +157,8 @@ fn threads_without_an_end_are_found() {
         })
         .join()
     };
-    let outcome = run(Rules { steps_max: 10_000, ..Rules::of(1) }, program);
+    let rules = Rules { steps_max: 10_000, ..Rules::default() };
+    let outcome = run(rules, || 0, program);
     assert!(matches!(outcome.result, Err(Finding::Endless(why)) if why.contains("busy can run")));
 }
 

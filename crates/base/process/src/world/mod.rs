@@ -69,18 +69,16 @@ pub struct Outcome<T> {
 /// What a world is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    pub seed: u64,
     /// Most steps until the threads count as endless.
     pub steps_max: u64,
     /// Prints each change of the running thread to the standard error output.
     pub is_traced: bool,
 }
 
-impl Rules {
-    /// Returns the usual rules: no program of the tests makes a tenth of these steps.
-    #[must_use]
-    pub fn of(seed: u64) -> Self {
-        Self { seed, steps_max: 300_000, is_traced: false }
+/// The usual rules: no program of the tests makes a tenth of these steps.
+impl Default for Rules {
+    fn default() -> Self {
+        Self { steps_max: 300_000, is_traced: false }
     }
 }
 
@@ -105,12 +103,14 @@ thread_local! {
 }
 
 /// Runs `program` as the first thread of a world, until no thread of the world can go on.
+/// `numbers` gives the random numbers that decide.
 pub fn run<T: Send + 'static>(
     rules: Rules,
+    numbers: impl FnMut() -> u64 + Send + 'static,
     program: impl FnOnce() -> T + Send + 'static,
 ) -> Outcome<T> {
     let state = State {
-        schedule: Schedule::new(rules.seed),
+        schedule: Schedule::new(Box::new(numbers)),
         threads: Vec::new(),
         base: Instant::now(),
         rules,
@@ -142,8 +142,8 @@ pub fn run<T: Send + 'static>(
         (None, Some(value)) => Ok(value),
         (None, None) => Err(Finding::Deadlock(waits())),
     };
-    let Schedule { digest, steps, now, .. } = state.schedule;
-    Outcome { result, left, digest, steps, passed: now }
+    let Schedule { steps, now, .. } = state.schedule;
+    Outcome { result, left, digest: state.schedule.digest(), steps, passed: now }
 }
 
 /// Adds bytes to the digest of the world.

@@ -1,6 +1,7 @@
 //! Which thread runs next: a state machine without threads, locks and clocks.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hasher as _};
 use std::panic::Location;
 use std::time::Duration;
 
@@ -44,43 +45,51 @@ struct Thread {
     has_ended: bool,
 }
 
+/// Gives random numbers.
+type Numbers = Box<dyn FnMut() -> u64 + Send>;
+
 /// The threads of a world and its clock.
 pub(super) struct Schedule {
-    random: u64,
+    numbers: Numbers,
     steps_per_turn: u64,
     threads: Vec<Thread>,
     pub(super) now: Duration,
     pub(super) steps: u64,
-    pub(super) digest: u64,
+    digest: DefaultHasher,
 }
 
 impl Schedule {
-    pub(super) fn new(seed: u64) -> Self {
-        let (now, threads) = (Duration::ZERO, Vec::new());
-        let mut new =
-            Self { random: seed, steps_per_turn: 1, threads, now, steps: 0, digest: seed };
-        let choice = usize::try_from(new.draw(STEPS_PER_TURN.len() as u64)).unwrap_or_default();
-        new.steps_per_turn = STEPS_PER_TURN.get(choice).copied().unwrap_or(1);
+    pub(super) fn new(numbers: Numbers) -> Self {
+        let mut new = Self {
+            numbers,
+            steps_per_turn: 1,
+            threads: Vec::new(),
+            now: Duration::ZERO,
+            steps: 0,
+            digest: DefaultHasher::new(),
+        };
+        new.steps_per_turn = new.one_of(STEPS_PER_TURN);
         new
     }
 
-    /// Draws a number below `end`, or 0 (SplitMix64).
+    fn one_of<const N: usize>(&mut self, numbers: [u64; N]) -> u64 {
+        let choice = usize::try_from(self.draw(N as u64)).unwrap_or_default();
+        numbers.get(choice).copied().unwrap_or(1)
+    }
+
+    /// Draws a number below `end`, or 0.
     pub(super) fn draw(&mut self, end: u64) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mixed(self.random).checked_rem(end).unwrap_or(0)
+        (self.numbers)().checked_rem(end).unwrap_or(0)
     }
 
     pub(super) fn note(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
-            self.note_number(u64::from_le_bytes(word));
-        }
-        self.note_number(bytes.len() as u64);
+        self.digest.write(bytes);
+        self.digest.write_usize(bytes.len());
     }
 
-    fn note_number(&mut self, number: u64) {
-        self.digest = mixed(self.digest.rotate_left(7) ^ number);
+    /// Returns a number that depends on all decisions and on all that was noted.
+    pub(super) fn digest(&self) -> u64 {
+        self.digest.finish()
     }
 
     pub(super) fn add(&mut self, place: &'static Location<'static>) -> ThreadId {
@@ -113,7 +122,7 @@ impl Schedule {
     /// Notes a step of the running thread. Returns whether another thread may run now.
     pub(super) fn step(&mut self, thread: ThreadId, place: &'static Location<'static>) -> bool {
         self.steps += 1;
-        self.note_number(thread as u64);
+        self.digest.write_usize(thread);
         if let Some(thread) = self.threads.get_mut(thread) {
             thread.place = place;
         }
@@ -172,7 +181,7 @@ impl Schedule {
             thread.has_timed_out = true;
         }
         (thread.until, thread.deadline) = (None, None);
-        self.note_number(next as u64);
+        self.digest.write_usize(next);
         Some(next)
     }
 
@@ -228,10 +237,4 @@ impl Until {
             Self::Lock(_) | Self::Signal(_) | Self::Never => false,
         }
     }
-}
-
-fn mixed(mut number: u64) -> u64 {
-    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
