@@ -23,6 +23,13 @@ const JUMPS: u64 = 32;
 /// disorder between two neighbouring steps, and a large one lets a thread get far ahead.
 const STEPS_PER_TURN: [u64; 4] = [2, 5, 16, 64];
 
+/// After one in this number of steps a thread does not go on for a while, as if the system gave its
+/// core to another program. The others then get far between two neighbouring steps of it.
+const STEPS_PER_PAUSE: [u64; 3] = [16, 64, 256];
+
+/// A pause lasts so long, or until the clock jumps over it.
+const PAUSE: Duration = Duration::from_micros(200);
+
 /// What a thread waits for.
 pub(super) enum Until {
     /// The lock with this address is free.
@@ -52,6 +59,7 @@ type Numbers = Box<dyn FnMut() -> u64 + Send>;
 pub(super) struct Schedule {
     numbers: Numbers,
     steps_per_turn: u64,
+    steps_per_pause: u64,
     threads: Vec<Thread>,
     pub(super) now: Duration,
     pub(super) steps: u64,
@@ -63,12 +71,14 @@ impl Schedule {
         let mut new = Self {
             numbers,
             steps_per_turn: 1,
+            steps_per_pause: 1,
             threads: Vec::new(),
             now: Duration::ZERO,
             steps: 0,
             digest: DefaultHasher::new(),
         };
         new.steps_per_turn = new.one_of(STEPS_PER_TURN);
+        new.steps_per_pause = new.one_of(STEPS_PER_PAUSE);
         new
     }
 
@@ -125,6 +135,10 @@ impl Schedule {
         self.digest.write_usize(thread);
         if let Some(thread) = self.threads.get_mut(thread) {
             thread.place = place;
+        }
+        if self.draw(self.steps_per_pause) == 0 {
+            self.block(thread, Until::Never, Some(self.now + PAUSE), place);
+            return true;
         }
         self.draw(self.steps_per_turn) == 0
     }
