@@ -71,6 +71,8 @@ defects! {
     ReleaseEnds "release-ends" "A worker forgets an event that is released, although commands wait for it.",
     CopySwap "copy-swap" "A copy that is longer than a page swaps the offsets of source and target.",
     CreationBytes "creation-bytes" "The content given at creation reaches only the first node.",
+    LostBefore "lost-before" "A worker notes a transfer after it has looked for the peer.",
+    NamesLost "names-lost" "A transfer between workers without a link is sent without their names.",
 }
 
 /// Whether this defect is switched on. Always `false` without the feature `planted`.

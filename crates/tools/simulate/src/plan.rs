@@ -8,6 +8,10 @@ use penstock_trial::Random;
 const SET_UP_BYTES_UP: usize = 1_000;
 const SET_UP_BYTES_DOWN: usize = 1_000;
 
+/// So many bytes go between two workers with the first small transfers, of which several are often
+/// under way at a time. Cuts among them have found most.
+const FIRST_TRANSFERS_BYTES: usize = 300;
+
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -104,7 +108,10 @@ impl Plan {
             2 | 3 => Fault::Cut { node, is_up: false, bytes: behind(SET_UP_BYTES_DOWN) },
             4 => Fault::Silent { node, bytes: behind(SET_UP_BYTES_DOWN) },
             5 => Fault::Starved { node, buffers: u32::try_from(random.below(4)).unwrap_or(0) },
-            6 | 7 if nodes > 1 => Fault::CutPeers { bytes },
+            6..10 if nodes > 1 => {
+                let most = [FIRST_TRANSFERS_BYTES, most][random.index(2)];
+                Fault::CutPeers { bytes: 1 + random.index(most) }
+            }
             _ => Fault::Nothing,
         };
         let has_peers = random.below(2) == 0 || matches!(fault, Fault::CutPeers { .. });

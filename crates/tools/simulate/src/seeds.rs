@@ -91,7 +91,7 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
 
 /// Defects that some of the first 500 seeds find. The others need calls or orders that the programs
 /// do not have, such as maps, images, rectangles, and writes from host memory.
-const FOUND: [Defect; 12] = [
+const FOUND: [Defect; 14] = [
     Defect::EventEarly,
     Defect::SvmFinish,
     Defect::EarlyEnd,
@@ -104,6 +104,8 @@ const FOUND: [Defect; 12] = [
     Defect::PumpOne,
     Defect::CopySwap,
     Defect::CreationBytes,
+    Defect::LostBefore,
+    Defect::NamesLost,
 ];
 
 /// Plants each defect of `FOUND` in turn, and runs seeds of the range until one finds it. Fails if

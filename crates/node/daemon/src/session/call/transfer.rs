@@ -320,6 +320,8 @@ impl Serve<to_worker::ReceiveMem> for Session {
         let (transfer, peer) = (call.transfer, call.peer);
         let checked = self.transfer_area(call.mem, call.offset, call.size);
         let shared = self.shared.clone();
+        let is_lost = || !peer.is_none() && !shared.peers.has(peer);
+        let was_lost = planted(Defect::LostBefore).then(is_lost);
         match checked {
             Ok((mem, area)) => {
                 let name = (transfer, peer);
@@ -329,7 +331,7 @@ impl Serve<to_worker::ReceiveMem> for Session {
                 let target = TransferTarget { mem, area, event };
                 shared.transfers.update(name, |it| it.target = Some(target));
                 // The peer may be lost before or after this; either this or `lose_peer` sees it.
-                if !peer.is_none() && !shared.peers.has(peer) {
+                if was_lost.unwrap_or_else(is_lost) {
                     shared.lose_transfers(peer);
                 }
                 // Earlier commands on the target must have ended: all of it is overwritten.
