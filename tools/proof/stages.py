@@ -243,7 +243,7 @@ STAGES = [
             ],
             ALL: [
                 case("simulation/seeds", "{bin}/penstock-simulate 1000..31000"),
-                case("simulation/planted", "{bin}/penstock-simulate 0..500 --planted"),
+                case("simulation/planted", "{bin}/penstock-simulate 0..2000 --planted"),
             ],
         },
     ),

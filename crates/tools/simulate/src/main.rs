@@ -153,13 +153,13 @@ struct Ran {
     has_begun: bool,
 }
 
-/// Returns whether an error says that it comes from this node.
-fn names(error: &Error, node: usize) -> bool {
-    let host = node::host(node);
-    match error {
-        Error::Lost { node, .. } | Error::Refused { node, .. } => **node == host,
-        _ => false,
-    }
+/// Returns whether a call may fail with this error.
+fn is_excused(plan: &Plan, error: &Error) -> bool {
+    let (Error::Lost { node: host, .. } | Error::Refused { node: host, .. }) = error else {
+        return false;
+    };
+    let mut named = (0..plan.nodes).filter(|node| **host == node::host(*node));
+    named.any(|node| plan.fault.excuses(node, &[], &[]))
 }
 
 /// Runs the program of one thread.
@@ -167,9 +167,7 @@ fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Ran {
     let mut running = match Running::begin(plan, pool, random) {
         Ok(running) => running,
         // A node was lost before the program had its objects.
-        Err(error) if plan.fault.faulty_node().is_some_and(|node| names(&error, node)) => {
-            return Ran::default();
-        }
+        Err(error) if is_excused(plan, &error) => return Ran::default(),
         Err(error) => {
             let problems = vec![format!("no objects: {error}")];
             return Ran { problems, has_begun: false };
@@ -181,8 +179,7 @@ fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Ran {
     let initial = running.initial();
     let seen = running.end();
     let mut problems = model::check(plan, initial, &seen);
-    let unexcused =
-        seen.failures.iter().filter(|(node, _)| plan.fault.faulty_node() != Some(*node));
+    let unexcused = seen.failures.iter().filter(|(node, _)| !plan.fault.excuses(*node, &[], &[]));
     problems.extend(unexcused.map(|(node, why)| format!("a call on node {node} failed: {why}")));
     Ran { problems, has_begun: true }
 }

@@ -7,7 +7,7 @@ use penstock_client::{HostShape, Target};
 use penstock_process::Lock;
 use penstock_wire::{FrameError, Payload, Status};
 
-use crate::plan::{Fault, Plan};
+use crate::plan::Plan;
 use crate::program::{Call, FAILS_WITH, Seen};
 
 /// A finding says so much of a command; the words of a write are many.
@@ -20,6 +20,9 @@ pub enum Act {
         buffer: usize,
         at: usize,
         words: Vec<u32>,
+        /// Distance between two words in the buffer.
+        stride: usize,
+        is_blocking: bool,
     },
     Read {
         buffer: usize,
@@ -35,7 +38,7 @@ pub enum Act {
     },
     Copy {
         from: usize,
-        /// Its first word in the source.
+        /// Place of the first word in the source.
         shift: usize,
         to: usize,
         count: usize,
@@ -69,6 +72,10 @@ impl Act {
             Self::Copy { to, .. } | Self::Add { to, .. } => Some(*to),
             Self::Read { .. } | Self::Fail { .. } | Self::Nothing { .. } => None,
         }
+    }
+
+    pub fn is_blocking_write(&self) -> bool {
+        matches!(self, Self::Write { is_blocking: true, .. })
     }
 
     pub fn read(&self) -> Vec<usize> {
@@ -150,13 +157,17 @@ impl Look {
 /// The commands of which the program had heard that they have ended, and the bytes that it saw.
 type Sight<'a> = (&'a [usize], &'a [u8]);
 
-/// Returns these commands and those that have ended before them. Asks `goes_on` of which commands
-/// it follows the waits.
-fn closure(steps: &[Step], ends: &[usize], goes_on: impl Fn(&Step) -> bool) -> BTreeSet<usize> {
+/// Returns these commands and those that have ended before them. `is_good` says which commands have
+/// ended well.
+fn closure(steps: &[Step], ends: &[usize], is_good: impl Fn(&Step) -> bool) -> BTreeSet<usize> {
     let (mut open, mut all) = (ends.to_vec(), BTreeSet::new());
     while let Some(number) = open.pop() {
-        if all.insert(number) && goes_on(&steps[number]) {
-            open.extend(steps[number].waits.iter().chain(&steps[number].behind));
+        let step = &steps[number];
+        // A command that has failed may have ended before those for which it should have waited.
+        // But a kernel that fails ends in its turn.
+        if all.insert(number) && (is_good(step) || step.status == Some(FAILS_WITH)) {
+            open.extend(&step.behind);
+            open.extend(step.waits.iter().filter(|_| is_good(step)));
         }
     }
     all
@@ -178,7 +189,6 @@ pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, seen: &Seen) -> Vec<String> {
     let calls = seen.calls.iter().map(|call| &call.look);
     let mut seen_of = vec![Vec::new(); seen.steps.len()];
     for look in seen.looks.iter().chain(calls) {
-        // A command that has failed may have ended before those for which it should have waited.
         let is_good = |step: &Step| step.status == Some(Status::OK);
         let ended = closure(&seen.steps, &look.ends, is_good);
         let ended = look.reads.iter().filter(|(read, _)| ended.contains(read));
@@ -233,21 +243,10 @@ fn check_steps(
         // A lost node may have ended the command, and told other workers but not the client.
         let must_fail = step.awaits_failure
             || failures.any(|status| status.is_error() && status != Status::NODE_LOST);
-        let touches =
-            |node| step.node == node || used.iter().any(|it| nodes_of[*it].contains(&node));
-        let mut awaited = step.waits.iter().map(|wait| steps[*wait].node);
-        // The end of a command comes from its node, over a link that may be gone.
-        let is_excused = match plan.fault {
-            Fault::Nothing => false,
-            Fault::CutPeers { .. } => {
-                used.iter().any(|it| nodes_of[*it].len() > 1) || awaited.any(|it| it != step.node)
-            }
-            Fault::Cut { node, .. } | Fault::Silent { node, .. } => {
-                touches(node) || awaited.any(|it| it == node)
-            }
-            Fault::Starved { node, .. } => touches(node),
-        };
+        let users: Vec<_> = used.iter().map(|it| &nodes_of[*it]).collect();
+        let awaited: Vec<_> = step.waits.iter().map(|wait| steps[*wait].node).collect();
         if status.is_error() {
+            let is_excused = plan.fault.excuses(step.node, &users, &awaited);
             let fails = matches!(step.act, Act::Fail { .. }) && status == FAILS_WITH;
             if !(is_excused || waits_for_failed || fails) {
                 wrong(format!("failed with {status}"));
@@ -283,9 +282,10 @@ fn perform(act: &Act, content: &mut [Option<Vec<u32>>], seen: &[Sight<'_>]) -> R
                 }
             }
         }
-        Act::Write { buffer, at, words } => {
+        Act::Write { buffer, at, words, stride, .. } => {
             if let Some(to) = &mut content[*buffer] {
-                to[*at..][..words.len()].copy_from_slice(words);
+                let to = to[*at..].iter_mut().step_by(*stride);
+                to.zip(words).for_each(|(to, word)| *to = *word);
             }
         }
         Act::Fill { buffer, at, size, value } => {
@@ -298,7 +298,12 @@ fn perform(act: &Act, content: &mut [Option<Vec<u32>>], seen: &[Sight<'_>]) -> R
             put(source, &mut content[*to]);
         }
         Act::Add { left, right, to, count } => {
-            combine((*left, *right), *to, *count, content, u32::wrapping_add);
+            let words = content[*left].as_ref().zip(content[*right].as_ref());
+            let words = words.map(|(left, right)| {
+                let pairs = left.iter().zip(right).take(*count);
+                pairs.map(|(left, right)| left.wrapping_add(*right)).collect()
+            });
+            put(words, &mut content[*to]);
         }
         Act::Scale { buffer, factor, count } => {
             if let Some(to) = &mut content[*buffer] {
@@ -308,20 +313,6 @@ fn perform(act: &Act, content: &mut [Option<Vec<u32>>], seen: &[Sight<'_>]) -> R
         Act::Fail { .. } | Act::Nothing { .. } => {}
     }
     Ok(())
-}
-
-fn combine(
-    (left, right): (usize, usize),
-    to: usize,
-    count: usize,
-    content: &mut [Option<Vec<u32>>],
-    combine: fn(u32, u32) -> u32,
-) {
-    let words = content[left].as_ref().zip(content[right].as_ref()).map(|(left, right)| {
-        let pairs = left.iter().zip(right).take(count);
-        pairs.map(|(left, right)| combine(*left, *right)).collect::<Vec<_>>()
-    });
-    put(words, &mut content[to]);
 }
 
 /// Puts words at the beginning of a buffer.

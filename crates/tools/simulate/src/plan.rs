@@ -1,5 +1,7 @@
 //! What a seed decides before the world begins.
 
+use std::collections::BTreeSet;
+
 use penstock_link::{Course, PIPE_BYTES};
 use penstock_trial::Random;
 
@@ -39,13 +41,20 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns the node whose calls may fail because of it.
-    pub fn faulty_node(self) -> Option<usize> {
+    /// Returns whether a call or command on a node may fail because of it. `users` are the nodes
+    /// that use each buffer of a command, and `awaited` those of the commands in its wait list.
+    pub fn excuses(self, own: usize, users: &[&BTreeSet<usize>], awaited: &[usize]) -> bool {
+        let touches = |node| own == node || users.iter().any(|it| it.contains(&node));
         match self {
-            Self::Cut { node, .. } | Self::Silent { node, .. } | Self::Starved { node, .. } => {
-                Some(node)
+            Self::Nothing => false,
+            Self::CutPeers { .. } => {
+                users.iter().any(|it| it.len() > 1) || awaited.iter().any(|it| *it != own)
             }
-            Self::CutPeers { .. } | Self::Nothing => None,
+            // The end of a command comes from its node, over a link that may be gone.
+            Self::Cut { node, .. } | Self::Silent { node, .. } => {
+                touches(node) || awaited.contains(&node)
+            }
+            Self::Starved { node, .. } => touches(node),
         }
     }
 }

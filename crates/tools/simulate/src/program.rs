@@ -6,7 +6,7 @@ use std::time::Duration;
 use penstock_client::error::Result;
 use penstock_client::{
     ArgValue, Context, Event, Given, HostShape, IndexSpace, Kernel, Memory, Pool, Program, Queue,
-    Range, Want,
+    Range, Rect, Want,
 };
 use penstock_process::world::spawn;
 use penstock_process::{Lock, Signal};
@@ -25,7 +25,11 @@ const READ_WRITE: u64 = 1;
 const BUFFERS: usize = 3;
 /// A read of more words than this comes in pieces.
 const PIECE_WORDS: usize = (1 << 20) / 4;
-/// Distance between the targets of two reads, of which none has so many bytes.
+/// A part of a buffer begins at a multiple of this number of words, as the device demands.
+const PART_WORDS: usize = 32;
+/// Most queues of a program.
+const LANES_MAX: usize = 6;
+/// Distance between the targets of two reads. No read has this number of bytes.
 const DISTANCE: u64 = 1 << 32;
 const KERNELS: [&str; 7] = ["copy", "add", "scale", "fail", "refuse", "endless", "starve"];
 /// Code with which launches of the kernels `fail` and `refuse` end.
@@ -100,6 +104,8 @@ pub struct Running {
     told: Arc<Told>,
     registered: Vec<usize>,
     endless: Option<Endless>,
+    /// The arguments that the kernel `scale` has.
+    scaled: Option<(usize, u32)>,
     failures: Vec<(usize, String)>,
 }
 
@@ -122,7 +128,8 @@ impl Running {
         let mut lanes = Vec::new();
         for (node, device) in devices.iter().enumerate() {
             for _ in 0..=random.index(2) {
-                let is_in_order = random.below(3) != 0;
+                // An in-order queue reads without pieces.
+                let is_in_order = random.below(3) != 0 && !plan.has_large;
                 let properties = if is_in_order { 0 } else { OUT_OF_ORDER };
                 let queue = Queue::new(&context, device, properties, 0)?;
                 lanes.push(Lane { node, queue, is_in_order });
@@ -132,7 +139,7 @@ impl Running {
             let most = [16, 400, 6_000][random.index(3)];
             let is_large = plan.has_large && number == 0;
             let words = 1 + if is_large { PIECE_WORDS } else { 0 } + random.index(most);
-            let is_given = random.below(2) == 0;
+            let is_given = is_large || random.below(2) == 0;
             let initial: Vec<u32> =
                 (1..).take(words).map(|word| if is_given { word } else { 0 }).collect();
             let bytes: Vec<u8> = initial.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -157,6 +164,7 @@ impl Running {
             told,
             registered,
             endless,
+            scaled: None,
             failures,
         };
         if new.random.below(4) == 0 {
@@ -211,12 +219,18 @@ impl Running {
 
     /// Enqueues a random command, and sometimes waits.
     pub fn go_on(&mut self) {
-        let act = self.act();
-        let lane = self.random.index(self.lanes.len());
+        let (act, lane) = self.follow_up().unwrap_or_else(|| {
+            let act = self.act();
+            (act, self.random.index(self.lanes.len()))
+        });
+        let conflicts = self.conflicts(&act);
         let Waits { listed: waits, events, awaits_failure } = self.waits(&act, lane);
         let is_behind_all =
             self.lanes[lane].is_in_order || matches!(act, Act::Nothing { .. }) && events.is_empty();
         let enqueued = self.enqueue(&act, lane, &events);
+        if let Act::Scale { buffer, factor, .. } = act {
+            self.scaled = Some((buffer, factor));
+        }
         let number = self.steps.len();
         let (status, event) = match enqueued {
             Ok(event) => (None, event),
@@ -228,7 +242,7 @@ impl Running {
         });
         let (behind, node) = (behind.collect(), self.lanes[lane].node);
         if event.is_some() {
-            self.note_uses(&act, number);
+            self.note_uses(&act, number, conflicts);
         }
         self.events.push(event);
         let is_behind_all = is_behind_all && self.events[number].is_some();
@@ -237,10 +251,31 @@ impl Running {
         self.look_now_and_then(number, lane);
     }
 
+    /// Returns a command that looks at once whether the last one has been done, sometimes: it reads
+    /// in a new queue what a blocking write has written, or does nothing behind a barrier.
+    fn follow_up(&mut self) -> Option<(Act, usize)> {
+        let last = self.steps.last().filter(|_| self.random.below(2) == 0)?;
+        match &last.act {
+            Act::Nothing { is_barrier: true } if last.is_behind_all => {
+                Some((Act::Nothing { is_barrier: self.random.below(2) == 0 }, last.lane))
+            }
+            Act::Write { buffer, is_blocking: true, .. } if self.lanes.len() < LANES_MAX => {
+                let (buffer, Lane { node, queue, is_in_order }) = (*buffer, &self.lanes[last.lane]);
+                let (node, is_in_order) = (*node, *is_in_order);
+                let properties = if is_in_order { 0 } else { OUT_OF_ORDER };
+                let queue = Queue::new(queue.context(), queue.device(), properties, 0).ok()?;
+                self.lanes.push(Lane { node, queue, is_in_order });
+                let size = self.buffers[buffer].words;
+                Some((self.read(buffer, 0, size), self.lanes.len() - 1))
+            }
+            _ => None,
+        }
+    }
+
     /// Registers a callback, and waits or asks, all of it sometimes.
     fn look_now_and_then(&mut self, number: usize, lane: usize) {
         let Some(event) = self.events[number].clone() else { return };
-        if self.random.below(6) == 0 {
+        if self.random.below(2) == 0 {
             self.registered.push(number);
             let reads = model::reads_behind(&self.steps, &[number]);
             let told = self.told.clone();
@@ -250,23 +285,29 @@ impl Running {
                 told.changed.notify_all();
             });
         }
-        if matches!(&self.steps[number].act, Act::Read { is_blocking: true, .. }) {
-            self.look(vec![number]);
+        match &self.steps[number].act {
+            Act::Read { is_blocking: true, .. } => self.look(vec![number]),
+            act if act.is_blocking_write() && self.random.below(2) == 0 => {
+                self.must_have_ended(number, number);
+            }
+            _ => {}
         }
-        match self.random.below(16) {
+        match self.random.below(12) {
             0 => self.finish(lane),
             1 => _ = self.lanes[lane].queue.flush(),
             2 => _ = self.wait(number),
-            3 if event.poll() == Some(Status::OK) => self.look(vec![number]),
+            3..6 if event.poll() == Some(Status::OK) => self.look(vec![number]),
             _ => {}
         }
     }
 
-    /// Waits for the end of a command, and looks at once at what it says about reads.
+    /// Waits for the end of a command, and looks at once at what it says about others.
     fn wait(&mut self, number: usize) -> Option<Status> {
         let status = self.events[number].as_ref()?.wait();
+        self.look(vec![number]);
         if status == Status::OK {
-            self.look(vec![number]);
+            let waits = self.steps[number].waits.clone();
+            waits.into_iter().for_each(|wait| self.must_have_ended(wait, number));
         }
         Some(status)
     }
@@ -277,11 +318,20 @@ impl Running {
         self.looks.push(Look::at(ends, &reads));
     }
 
+    /// Asks for the end of a command, which the program knows by another one.
+    fn must_have_ended(&mut self, number: usize, by: usize) {
+        if self.events[number].as_ref().is_some_and(|event| event.poll().is_none()) {
+            let why = format!("command {number} is open although {by} has returned or ended");
+            self.failures.push((self.steps[number].node, why));
+        }
+    }
+
     /// Returns what a command in this queue must wait for, and random events more. A command that
     /// the queue lets it come after is sometimes not in the list.
     fn waits(&mut self, act: &Act, lane: usize) -> Waits {
         let mut open = self.conflicts(act);
-        if !self.steps.is_empty() && self.random.below(4) == 0 {
+        let does_nothing = matches!(act, Act::Nothing { .. });
+        if !self.steps.is_empty() && self.random.below(if does_nothing { 2 } else { 4 }) == 0 {
             open.push(self.random.index(self.steps.len()));
         }
         let leaves_out = self.random.below(4) != 0;
@@ -363,17 +413,12 @@ impl Running {
         let size = if is_whole { words } else { 1 + self.random.index(words - at) };
         let value = u32::try_from(self.random.below(1 << 20)).unwrap_or(0);
         match self.random.below(12) {
-            0..3 => Act::Write {
-                buffer,
-                at,
-                words: (0..).zip(0..size).map(|(it, _)| value + it).collect(),
-            },
-            3..6 => {
-                let bytes = Arc::new(Lock::new(vec![0; 4 * size]));
-                let place = self.place + self.steps.len() as u64 * DISTANCE;
-                let into = ReadTarget { bytes, place: HostShape::linear(place, 4 * size as u64) };
-                Act::Read { buffer, at, into, is_blocking: self.random.below(4) == 0 }
+            0..3 => {
+                let stride = if is_whole { 1 } else { 1 + self.random.index(2) };
+                let words = (value..).take(size.div_ceil(stride)).collect();
+                Act::Write { buffer, at, words, stride, is_blocking: self.random.below(4) == 0 }
             }
+            3..6 => self.read(buffer, at, size),
             6 => Act::Fill { buffer, at, size, value },
             7 if others[0] != buffer => {
                 let (from, held) = (others[0], self.buffers[others[0]].words);
@@ -384,10 +429,22 @@ impl Running {
             8 if !others.contains(&buffer) => {
                 Act::Add { left: others[0], right: others[1], to: buffer, count }
             }
-            9 => Act::Scale { buffer, factor: value | 1, count },
+            9 => {
+                // The kernel has arguments from the last launch.
+                let last = self.scaled.filter(|_| self.random.below(2) == 0);
+                let (buffer, factor) = last.unwrap_or((buffer, value | 1));
+                Act::Scale { buffer, factor, count: count.min(self.buffers[buffer].words) }
+            }
             10 => Act::Fail { is_refused: self.random.below(2) == 0 },
             _ => Act::Nothing { is_barrier: self.random.below(2) == 0 },
         }
+    }
+
+    fn read(&mut self, buffer: usize, at: usize, size: usize) -> Act {
+        let bytes = Arc::new(Lock::new(vec![0; 4 * size]));
+        let place = self.place + self.steps.len() as u64 * DISTANCE;
+        let into = ReadTarget { bytes, place: HostShape::linear(place, 4 * size as u64) };
+        Act::Read { buffer, at, into, is_blocking: self.random.below(4) == 0 }
     }
 
     /// Returns the commands that this one must come after.
@@ -398,7 +455,7 @@ impl Running {
         read.chain(written).filter_map(|it| it.writer).chain(readers).collect()
     }
 
-    fn note_uses(&mut self, act: &Act, number: usize) {
+    fn note_uses(&mut self, act: &Act, number: usize, conflicts: Vec<usize>) {
         for buffer in act.read() {
             self.buffers[buffer].readers.push(number);
         }
@@ -406,6 +463,10 @@ impl Running {
             let buffer = &mut self.buffers[buffer];
             buffer.writer = Some(number);
             buffer.readers.clear();
+            if act.is_blocking_write() {
+                // The program takes it for done. If it has failed, it may not have waited.
+                (buffer.writer, buffer.readers) = (None, conflicts);
+            }
         }
     }
 
@@ -433,9 +494,20 @@ impl Running {
         };
         let buffer = |it: usize| ArgValue::Memory(Some(memory(it).clone()));
         match act {
-            Act::Write { buffer, at, words } => {
+            Act::Write { buffer, at, words, stride, is_blocking } => {
                 let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-                queue.write(memory(*buffer), 4 * *at as u64, &Given(&bytes), waits, Want::Event)
+                let (memory, offset, bytes) = (memory(*buffer), 4 * *at as u64, Given(&bytes));
+                let event = if *stride == 1 {
+                    queue.write(memory, offset, &bytes, waits, Want::Event)
+                } else {
+                    let row_pitch = 4 * *stride as u64;
+                    let rect = Rect { origin: [offset, 0, 0], row_pitch, slice_pitch: 0 };
+                    let region = [4, words.len() as u64, 1];
+                    queue.write_rect(memory, rect, region, &bytes, waits, Want::Event)
+                };
+                event.inspect(|event| {
+                    event.iter().filter(|_| *is_blocking).for_each(|event| queue.settle(event));
+                })
             }
             Act::Read { buffer, at, into, is_blocking } => {
                 let (range, target) =
@@ -447,8 +519,12 @@ impl Running {
                 }
             }
             Act::Fill { buffer, at, size, value } => {
-                let (memory, range) = (memory(*buffer), range(*at, *size));
-                queue.fill(memory, &value.to_ne_bytes(), range, waits, Want::Event)
+                let (memory, start) = (memory(*buffer), at - at % PART_WORDS);
+                let Range { offset, size: rest } =
+                    range(start, self.buffers[*buffer].words - start);
+                let part = Memory::sub_buffer(memory, READ_WRITE, offset, rest)?;
+                let range = range(at - start, *size);
+                queue.fill(&part, &value.to_ne_bytes(), range, waits, Want::Event)
             }
             Act::Copy { from, shift, to, count } if *shift > 0 || count % 2 == 0 => {
                 let (from, to) = ((memory(*from), 4 * *shift as u64), (memory(*to), 0));
@@ -459,6 +535,9 @@ impl Running {
             }
             Act::Add { left, right, to, count } => {
                 launch("add", *count, vec![buffer(*left), buffer(*right), buffer(*to)])
+            }
+            Act::Scale { buffer: it, factor, count } if self.scaled == Some((*it, *factor)) => {
+                launch("scale", *count, Vec::new())
             }
             Act::Scale { buffer: it, factor, count } => {
                 launch("scale", *count, vec![buffer(*it), word(*factor)])

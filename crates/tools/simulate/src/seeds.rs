@@ -67,7 +67,7 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
         let plan = Plan::of(seed);
         let begun = ended.begun();
         all.add(begun, plan.threads);
-        if plan.fault.faulty_node().is_some() {
+        if (0..plan.nodes).any(|node| plan.fault.excuses(node, &[], &[])) {
             faulty.add(begun, plan.threads);
         }
         if twice && ended.is_good {
@@ -89,34 +89,38 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
     if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Defects that some of the first 500 seeds find. The others need calls or orders that the programs
-/// do not have, such as maps, images, rectangles, and writes from host memory.
-const FOUND: [Defect; 14] = [
-    Defect::EventEarly,
-    Defect::SvmFinish,
-    Defect::EarlyEnd,
-    Defect::LostWait,
-    Defect::OldRegion,
-    Defect::ArrivedEarly,
-    Defect::LaunchLost,
-    Defect::RingOrder,
-    Defect::UserEventFailure,
-    Defect::PumpOne,
-    Defect::CopySwap,
-    Defect::CreationBytes,
-    Defect::LostBefore,
-    Defect::NamesLost,
+/// Defects that the programs do not find, and why.
+const NOT_FOUND: [Defect; 13] = [
+    // The programs call the client's crate, not the OpenCL driver.
+    Defect::UnmapPage,
+    Defect::HostPitch,
+    // They have no maps, images, writes from memory that the client knows, or arenas.
+    Defect::MapChain,
+    Defect::ViewOverwrite,
+    Defect::DeviceChain,
+    Defect::HeldFirst,
+    Defect::TornRead,
+    // The simulated device calls back in order, and has no kernel with a pointer to const.
+    Defect::EndsOvertake,
+    Defect::TrustConst,
+    // Workers hear of the releases of events in groups of more than a program has.
+    Defect::ReleaseEnds,
+    // The programs have the calls for these.
+    Defect::FinishEarly,
+    Defect::NewQueue,
+    Defect::LateArgs,
 ];
 
-/// Plants each defect of `FOUND` in turn, and runs seeds of the range until one finds it. Fails if
-/// none does.
+/// Plants all other defects in turn, and runs seeds of the range until one finds it. Fails if none
+/// does.
 ///
 /// A seed finds a defect if it passes without the defect and has a finding with it. A process that
 /// does not start, crashes, or waits outside of its world has found nothing.
 pub fn plant(seeds: Range<u64>) -> ExitCode {
     let mut passes = BTreeMap::new();
     let mut all_found = true;
-    for defect in FOUND {
+    let others = Defect::ALL.iter().filter(|it| !NOT_FOUND.contains(it));
+    for defect in others.copied() {
         let found = seeds.clone().find(|seed| {
             *passes.entry(*seed).or_insert_with(|| run_one(*seed, None).is_good)
                 && run_one(*seed, Some(defect)).is_finding()

@@ -45,7 +45,7 @@ fn a_seed_repeats_its_order_and_seeds_have_different_orders() {
     assert!(orders.len() >= 8, "{orders:?}");
 }
 
-/// Returns the findings of so many seeds.
+/// Returns the findings of `count` seeds.
 fn findings(count: u64, program: fn()) -> Vec<Finding> {
     (0..count).filter_map(|seed| world(seed, program).result.err()).collect()
 }
