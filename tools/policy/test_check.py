@@ -406,6 +406,9 @@ def test_threads_are_compared_with_the_page(tree, rows, messages):
         "fn f() { thread::scope(|it| it.spawn(|| work())); }\n",
         "fn f() { thread::scope(|it| thread.spawn_scoped(it, work)); }\n",
         "use penstock_process::{Lock, start};\n",
+        "use penstock_process::{lock::{Lock}, start};\n",
+        "use std::thread::*;\n",
+        "fn f() { thread::scope(|it| it.spawn::<_, ()>(work)); }\n",
     ],
 )
 def test_a_thread_that_starts_otherwise_is_found(tree, text):

@@ -2,7 +2,7 @@
 refuses threads that do not start with a function of `penstock_process`.
 
 The rule sees a literal name, or one made by `format!`, in the calls that `STARTED` lists. It does
-not see a name that is a constant or a variable.
+not see a name that is another expression: a constant, a variable, a conversion.
 """
 
 import re
@@ -15,13 +15,14 @@ OF_TESTS = "crates/tools/simulate/"
 SECTION = re.compile(r"^## Threads\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 # How a thread gets its name.
 STARTED = re.compile(
-    r"(?:\bpenstock_process::\w+\((?:\s*scope,)?|\b(?:spawn_quiet|in_thread)\(|\bWorker::new\("
+    r"(?:\bpenstock_process::\w+\((?:\s*&?\w+,)?|\b(?:spawn_quiet|in_thread)\(|\bWorker::new\("
     r"|\.run\([\w.]+,)\s*(?P<made>format!\()?\s*\"(?P<name>[^\"]+)\""
 )
 # How a thread would start otherwise, or under another name. The start of a process has no argument.
 OTHERWISE = re.compile(
-    r"\bthread::(?:\{[^}]*\b)?(?:spawn|Builder)\b|\.spawn\w*\(\s*[^\s)]|\bpthread_create\("
-    r"|\buse penstock_process::(?:\{[^}]*\b)?(?:start|at_once)"
+    r"\bthread::(?:\{[^;]*?\b)?(?:spawn|Builder)\b|\bthread::(?:\{[^;]*?)?\*"
+    r"|\.spawn\w*(?:::<[^;]*?>)?\(\s*[^\s)]|\bpthread_create\("
+    r"|\buse penstock_process::(?:\{[^;]*?\b)?(?:start|at_once)"
 )
 # What the page writes for a part of a name that is made at run time, such as NODE.
 PLACEHOLDER = "[A-Z]+"

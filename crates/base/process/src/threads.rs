@@ -1,4 +1,5 @@
-//! How threads start. A rule of `tools/policy` refuses other starts, except in tests.
+//! How threads start. A rule of `tools/policy` refuses other starts, except in tests and
+//! examples.
 
 use std::io;
 use std::thread::{self, Builder, JoinHandle, Scope, ScopedJoinHandle};
@@ -46,18 +47,38 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     Builder::new().name(name.into()).spawn_scoped(scope, work)
 }
 
-/// Calls `work` for each item in a thread of its own, and returns the results when all threads have
-/// ended. The result is `None` if the thread panicked, or if the system cannot start it. The
-/// threads belong to no world.
+/// Calls `work` for each item in a thread of its own, and returns the results in the order of the
+/// items when all threads have ended. A result is an error if the system could not start the
+/// thread, or if the thread panicked. The threads belong to no world.
 pub fn at_once<I: Send, T: Send>(
     name: &str,
     items: impl IntoIterator<Item = I>,
     work: impl Fn(I) -> T + Sync,
-) -> Vec<Option<T>> {
+) -> Vec<io::Result<T>> {
     thread::scope(|scope| {
         let work = &work;
         let start = |item| start_scoped(scope, name, move || work(item));
         let threads: Vec<_> = items.into_iter().map(start).collect();
-        threads.into_iter().map(|thread| thread.ok()?.join().ok()).collect()
+        let panicked = |_| io::Error::other(format!("the thread {name} panicked"));
+        threads.into_iter().map(|thread| thread?.join().map_err(panicked)).collect()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_have_the_order_of_the_items_and_tell_of_panics() {
+        let work = |item: u32| {
+            assert_ne!(item, 2);
+            (item, thread::current().name().map(str::to_owned))
+        };
+        let named = |item| (item, Some("test-at-once".to_owned()));
+        let results = at_once("test-at-once", 1..=3, work);
+        let told = |it: io::Result<_>| it.map_err(|error| error.to_string());
+        let results: Vec<_> = results.into_iter().map(told).collect();
+        let panicked = "the thread test-at-once panicked".to_owned();
+        assert_eq!(results, [Ok(named(1)), Err(panicked), Ok(named(3))]);
+    }
 }

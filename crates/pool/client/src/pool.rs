@@ -1,6 +1,7 @@
 //! The pool: its nodes and their devices.
 
 use std::fmt;
+use std::io;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -192,8 +193,14 @@ impl Opening<'_> {
         }
         let open = |(index, address)| self.open_node(index, address);
         let opened = penstock_process::at_once("penstock-open", addresses.iter().enumerate(), open);
-        let failed = || Error::Config("a thread that opened a session failed".into());
-        opened.into_iter().map(|it| it.unwrap_or_else(|| Err(failed()))).collect()
+        let failed = |(address, opened): (&Address, io::Result<_>)| {
+            opened.unwrap_or_else(|source| {
+                let doing = "opening a session in a thread";
+                let reason = Arc::new(LinkError::System { doing, source });
+                Err(Error::Unreachable { address: address.to_string().into(), reason })
+            })
+        };
+        addresses.iter().zip(opened).map(failed).collect()
     }
 
     /// Opens one node. Returns `None` if its daemon is used through a better address.

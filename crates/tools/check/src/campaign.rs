@@ -3,6 +3,7 @@
 mod worker;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -88,7 +89,14 @@ pub fn campaign<I: Interface>(args: &CheckArgs, prefix: &[&str]) -> ExitCode {
     }
     let state = CampaignState::<I>::new(args, features);
     std::thread::scope(|scope| {
-        let job = |_| penstock_process::start_scoped(scope, "job", || state.work(&starter));
+        let work = || {
+            let ended = catch_unwind(AssertUnwindSafe(|| state.work(&starter)));
+            if ended.is_err() {
+                // The other jobs end, and the findings so far are told.
+                state.trouble("a job panicked".to_owned());
+            }
+        };
+        let job = |_| penstock_process::start_scoped(scope, "job", work);
         match (0..args.jobs.max(1)).map(job).collect::<Result<Vec<_>, _>>() {
             Ok(jobs) => state.tell(&jobs),
             Err(error) => state.trouble(format!("a job has no thread: {error}")),

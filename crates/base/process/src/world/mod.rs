@@ -2,11 +2,11 @@
 //! that moves only when all threads wait.
 //!
 //! Only tests have this module, with the feature `world`. Each thread that a thread of the world
-//! starts belongs to the world. Exactly one of them has the baton. A thread passes through the
-//! [`Schedule`] whenever it takes a lock, waits, notifies, sleeps, or reads the clock, and there
-//! the baton may go to another thread. A thread that must wait says for what, and perhaps until
-//! when. If no thread can run, the clock jumps to the earliest of these times. If there is none
-//! either, nobody can go on: the world ends with a [`Finding`] that says who waits for what.
+//! starts with `start` belongs to the world. Exactly one of them has the baton. A thread passes
+//! through the [`Schedule`] whenever it takes a lock, waits, notifies, sleeps, or reads the clock,
+//! and there the baton may go to another thread. A thread that must wait says for what, and perhaps
+//! until when. If no thread can run, the clock jumps to the earliest of these times. If there is
+//! none either, nobody can go on: the world ends with a [`Finding`] that says who waits for what.
 //!
 //! * `schedule` decides which thread runs next. It has no thread, no lock and no clock.
 //! * `turn` is how a thread reads the clock, sleeps, and starts threads.

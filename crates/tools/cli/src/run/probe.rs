@@ -1,5 +1,6 @@
 //! Asks which nodes answer, before a program starts.
 
+use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,13 @@ pub(super) fn survey_each(
     let ask =
         |node: &NodeAddress| survey(&node.address, &keys_for(node, config)?, config.timeout, prove);
     let answers = penstock_process::at_once("survey", list, ask);
-    answers.into_iter().map(|answer| answer.unwrap_or(Err(LinkError::Closed))).collect()
+    answers.into_iter().map(answered).collect()
+}
+
+/// Returns the answer of a node, which a thread of its own has asked.
+fn answered<T>(answer: io::Result<Result<T, LinkError>>) -> Result<T, LinkError> {
+    let doing = "asking a node in a thread";
+    answer.unwrap_or_else(|source| Err(LinkError::System { doing, source }))
 }
 
 /// Returns the nodes with their answers, and each daemon once.
@@ -101,7 +108,7 @@ pub fn probe_all(config: &Config, list: &[NodeAddress]) -> Vec<Probed> {
         ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
     };
     let answers = penstock_process::at_once("ask", list, ask_one);
-    let answers = answers.into_iter().map(|answer| answer.unwrap_or(Err(LinkError::Closed)));
+    let answers = answers.into_iter().map(answered);
     distinct(list, answers.collect()).map(|(node, answer)| Probed { node, answer }).collect()
 }
 

@@ -1,7 +1,7 @@
 //! The end of what a guest's console and QEMU have said.
 
 use std::collections::VecDeque;
-use std::io::{Read, Write as _};
+use std::io::{self, Read, Write as _};
 use std::process::Child;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -20,34 +20,38 @@ pub struct Console {
 impl Console {
     /// Reads the outputs of QEMU: the console on standard output, its own messages on standard
     /// error. Also shows them on this process's standard error if `shows` is set.
-    pub fn watch(qemu: &mut Child, shows: bool) -> Self {
+    ///
+    /// # Errors
+    /// If the system cannot start a thread. QEMU must not go on then, because nobody reads its
+    /// outputs.
+    pub fn watch(qemu: &mut Child, shows: bool) -> io::Result<Self> {
         let mut console = Self { kept: Arc::default(), readers: Vec::new() };
         if let Some(stdout) = qemu.stdout.take() {
-            console.read(stdout, shows);
+            console.read(stdout, shows)?;
         }
         if let Some(stderr) = qemu.stderr.take() {
-            console.read(stderr, shows);
+            console.read(stderr, shows)?;
         }
-        console
+        Ok(console)
     }
 
-    fn read(&mut self, mut source: impl Read + Send + 'static, shows: bool) {
+    fn read(&mut self, mut source: impl Read + Send + 'static, shows: bool) -> io::Result<()> {
         let kept = Arc::clone(&self.kept);
-        // Without a thread, only the last lines are missing.
-        self.readers.extend(penstock_process::start("console", move || {
+        self.readers.push(penstock_process::start("console", move || {
             let mut bytes = [0; 4096];
             while let Ok(length @ 1..) = source.read(&mut bytes) {
                 let bytes = bytes.get(..length).unwrap_or_default();
                 if shows {
                     // The guest is not trusted: it must not steer the terminal.
-                    _ = std::io::stderr().write_all(printable(bytes).as_bytes());
+                    _ = io::stderr().write_all(printable(bytes).as_bytes());
                 }
                 let mut kept = kept.lock();
                 kept.extend(bytes);
                 let surplus = kept.len().saturating_sub(CONSOLE_BYTES_MAX);
                 kept.drain(..surplus);
             }
-        }));
+        })?);
+        Ok(())
     }
 
     /// Returns the last lines. QEMU must have ended.
@@ -80,7 +84,7 @@ mod tests {
         let mut command = Command::new("/bin/sh");
         command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let mut console = Console::watch(&mut child, false);
+        let mut console = Console::watch(&mut child, false).unwrap();
         child.wait().unwrap();
         console.last_lines()
     }

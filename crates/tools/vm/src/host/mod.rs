@@ -122,7 +122,11 @@ impl Qemu {
         command.args(plan.machine.qemu_arguments());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Bound::start(command, "QEMU")?;
-        let console = Console::watch(process.child(), plan.shows_console);
+        let failed = |error| VmError::Process {
+            what: "a thread that reads what QEMU says".to_owned(),
+            how: format!("it could not start: {error}"),
+        };
+        let console = Console::watch(process.child(), plan.shows_console).map_err(failed)?;
         Ok(Self { process, console })
     }
 
