@@ -18,6 +18,6 @@ mod skip;
 pub use defect::{Defect, planted, planted_name};
 pub use delay::{Place, delay, is_put_off};
 pub use folder::Folder;
-pub use patience::{deadline, in_time, patience, wait_for};
+pub use patience::{deadline, in_time, isolate, patience, wait_for};
 pub use random::Random;
 pub use skip::{Need, compiler, is_compiled, is_required, skip};

@@ -3,6 +3,7 @@
 //! A host may be slow for many reasons, so a time is no proof of a defect. These functions are the
 //! only place where a test fails because something took too long, and that time is a minute.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Variable with a number by which every patience of a test is multiplied.
@@ -21,6 +22,11 @@ const LOOK: Duration = Duration::from_millis(5);
 #[must_use]
 pub fn patience() -> Duration {
     HANGS.mul_f64(slowness(std::env::var(SLOWNESS).ok().as_deref()))
+}
+
+/// Takes all of the caller's environment from a command, except how patient tests are.
+pub fn isolate(command: &mut Command) {
+    command.env_clear().envs(std::env::var_os(SLOWNESS).map(|factor| (SLOWNESS, factor)));
 }
 
 fn slowness(text: Option<&str>) -> f64 {

@@ -241,8 +241,7 @@ impl Event {
             let is_before = |mark: &Mark| mark.progress.is_settled(mark.serial);
             let is_taken = self.0.is_taken_for_ended.load(Ordering::Acquire);
             let is_over = is_taken || self.0.mark.get().is_some_and(is_before);
-            // The program itself may have to release a command that is held back, so this does not
-            // wait for it.
+            // The program itself may have to release a held command, so this does not wait for it.
             if is_over && self.is_sent() && !planted(Defect::TimesEarly) {
                 return Some(self.wait());
             }
@@ -264,16 +263,17 @@ impl Event {
         self.wait_until_sent();
         self.wait_raw();
         self.behind().iter().for_each(Self::wait_raw);
-        // If the session is lost, another thread may just tell a good end. The first decides.
-        _ = self.raw_status().is_some() || self.end(Status::NODE_LOST, Times::default());
         self.raw_status().unwrap_or(Status::NODE_LOST)
     }
 
     fn wait_raw(&self) {
-        match &self.0.session {
-            Some(session) => session.wait(&|| self.raw_status().is_some()),
-            None => progress::wait_for_user_event(&|| self.raw_status().is_some()),
-        }
+        let has_ended = || self.raw_status().is_some();
+        let Some(session) = &self.0.session else {
+            return progress::wait_for_user_event(&has_ended);
+        };
+        session.wait(&has_ended);
+        // If the session is lost, another thread may just tell a good end. The first decides.
+        _ = has_ended() || self.end(Status::NODE_LOST, Times::default());
     }
 
     /// Keeps the session receiving until the event has ended, although no thread waits for it.

@@ -65,9 +65,10 @@ pub(crate) fn start(object: &Arc<Memory>, transfer: &Transfer) -> Result<()> {
     let is_relayed = departure.is_of_client();
     // The link may be lost since the events were made. The workers then end the transfer, because
     // the names say that it is one between them.
-    let names = match names(from.session(), to.session()) {
-        None if planted(Defect::NamesLost) => (Id::NONE, Id::NONE),
-        _ => names_of(from.session(), to.session()),
+    let names = if planted(Defect::NamesLost) {
+        names(from.session(), to.session()).unwrap_or((Id::NONE, Id::NONE))
+    } else {
+        names_of(from.session(), to.session())
     };
     let end = |session, place: usize, waits, event, other| End {
         session,

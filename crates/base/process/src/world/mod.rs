@@ -75,7 +75,7 @@ pub struct Rules {
     pub is_traced: bool,
 }
 
-/// The usual rules: no program of the tests makes a tenth of these steps.
+/// The usual rules: no program of the tests makes a fifth of these steps.
 impl Default for Rules {
     fn default() -> Self {
         Self { steps_max: 300_000, is_traced: false }
