@@ -73,6 +73,7 @@ defects! {
     CreationBytes "creation-bytes" "The content given at creation reaches only the first node.",
     LostBefore "lost-before" "A worker notes a transfer after it has looked for the peer.",
     NamesLost "names-lost" "A transfer between workers without a link is sent without their names.",
+    OpenWhenLost "open-when-lost" "A wait that the loss of a node ends leaves its command open.",
 }
 
 /// Whether this defect is switched on. Always `false` without the feature `planted`.

@@ -135,16 +135,14 @@ impl Event {
         *self.0.after.lock() = after;
     }
 
-    /// Returns whether this end is told before the ends of all later commands in `progress`'s
-    /// queue.
+    /// Returns whether this end is told before the ends of all later commands of this queue.
     pub(crate) fn is_told_before(&self, progress: &Arc<Progress>) -> bool {
         self.0.mark.get().is_some_and(|mark| Arc::ptr_eq(&mark.progress, progress))
     }
 
     /// Returns a reference to this event for events and queues that come after it.
     pub(crate) fn awaited(&self) -> Weak<dyn Awaited> {
-        let inner: Arc<dyn Awaited> = self.0.clone();
-        Arc::downgrade(&inner)
+        Arc::<Inner>::downgrade(&self.0)
     }
 
     /// Has `session` end this event when its worker tells the end. Must precede the command.
@@ -273,7 +271,9 @@ impl Event {
         };
         session.wait(&has_ended);
         // If the session is lost, another thread may just tell a good end. The first decides.
-        _ = has_ended() || self.end(Status::NODE_LOST, Times::default());
+        if !has_ended() && !planted(Defect::OpenWhenLost) {
+            self.end(Status::NODE_LOST, Times::default());
+        }
     }
 
     /// Keeps the session receiving until the event has ended, although no thread waits for it.

@@ -186,6 +186,7 @@ pub fn reads_behind(steps: &[Step], ends: &[usize]) -> Vec<Numbered> {
 /// Returns what is wrong with the results of a program that made buffers with this content.
 pub fn check(plan: &Plan, initial: Vec<Vec<u32>>, seen: &Seen) -> Vec<String> {
     let mut problems = check_calls(seen);
+    problems.extend(seen.wrong.iter().cloned());
     let calls = seen.calls.iter().map(|call| &call.look);
     let mut seen_of = vec![Vec::new(); seen.steps.len()];
     for look in seen.looks.iter().chain(calls) {
@@ -246,7 +247,8 @@ fn check_steps(
         let users: Vec<_> = used.iter().map(|it| &nodes_of[*it]).collect();
         let awaited: Vec<_> = step.waits.iter().map(|wait| steps[*wait].node).collect();
         if status.is_error() {
-            let is_excused = plan.fault.excuses(step.node, &users, &awaited);
+            let is_excused = plan.fault.excuses(step.node, &users, &awaited)
+                && plan.fault.gives().contains(&status);
             let fails = matches!(step.act, Act::Fail { .. }) && status == FAILS_WITH;
             if !(is_excused || waits_for_failed || fails) {
                 wrong(format!("failed with {status}"));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use penstock_link::{Course, PIPE_BYTES};
 use penstock_trial::Random;
+use penstock_wire::Status;
 
 /// About as many bytes go to each node, and come from it, until a program of one thread has its
 /// objects. Most cuts are behind them, because a program without objects tests little.
@@ -55,6 +56,16 @@ impl Fault {
                 touches(node) || awaited.contains(&node)
             }
             Self::Starved { node, .. } => touches(node),
+        }
+    }
+
+    /// Returns the statuses with which it ends commands.
+    pub fn gives(self) -> &'static [Status] {
+        match self {
+            Self::Starved { .. } => {
+                &[Status::MEM_OBJECT_ALLOCATION_FAILURE, Status::WAIT_LIST_FAILED]
+            }
+            _ => &[Status::NODE_LOST, Status::WAIT_LIST_FAILED],
         }
     }
 }

@@ -81,6 +81,8 @@ pub struct Seen {
     pub calls: Vec<Call>,
     /// Why calls failed that belong to no command, and their nodes.
     pub failures: Vec<(usize, String)>,
+    /// What no fault excuses.
+    pub wrong: Vec<String>,
 }
 
 /// A command whose list of waits is complete.
@@ -107,6 +109,7 @@ pub struct Running {
     /// The arguments that the kernel `scale` has.
     scaled: Option<(usize, u32)>,
     failures: Vec<(usize, String)>,
+    wrong: Vec<String>,
 }
 
 impl Running {
@@ -148,7 +151,7 @@ impl Running {
             Ok(Buffer { memory, initial, words, writer: None, readers: Vec::new() })
         };
         let buffers = (0..BUFFERS).map(buffer).collect::<Result<_>>()?;
-        let (steps, events, failures) = (Vec::new(), Vec::new(), Vec::new());
+        let (steps, events, failures, wrong) = Default::default();
         let (looks, told, registered, endless) = (Vec::new(), Arc::default(), Vec::new(), None);
         // Other threads of the program have other memory.
         let place = (1 + random.below(1 << 20)) << 40;
@@ -166,6 +169,7 @@ impl Running {
             endless,
             scaled: None,
             failures,
+            wrong,
         };
         if new.random.below(4) == 0 {
             new.endless = new.begin_endless(&context)?;
@@ -263,7 +267,9 @@ impl Running {
                 let (buffer, Lane { node, queue, is_in_order }) = (*buffer, &self.lanes[last.lane]);
                 let (node, is_in_order) = (*node, *is_in_order);
                 let properties = if is_in_order { 0 } else { OUT_OF_ORDER };
-                let queue = Queue::new(queue.context(), queue.device(), properties, 0).ok()?;
+                let made = Queue::new(queue.context(), queue.device(), properties, 0);
+                let failed = |error| self.failures.push((node, format!("no queue: {error}")));
+                let queue = made.map_err(failed).ok()?;
                 self.lanes.push(Lane { node, queue, is_in_order });
                 let size = self.buffers[buffer].words;
                 Some((self.read(buffer, 0, size), self.lanes.len() - 1))
@@ -305,6 +311,7 @@ impl Running {
     fn wait(&mut self, number: usize) -> Option<Status> {
         let status = self.events[number].as_ref()?.wait();
         self.look(vec![number]);
+        self.must_have_ended(number, number);
         if status == Status::OK {
             let waits = self.steps[number].waits.clone();
             waits.into_iter().for_each(|wait| self.must_have_ended(wait, number));
@@ -322,7 +329,7 @@ impl Running {
     fn must_have_ended(&mut self, number: usize, by: usize) {
         if self.events[number].as_ref().is_some_and(|event| event.poll().is_none()) {
             let why = format!("command {number} is open although {by} has returned or ended");
-            self.failures.push((self.steps[number].node, why));
+            self.wrong.push(why);
         }
     }
 
@@ -397,8 +404,8 @@ impl Running {
         let (told, count) = (&self.told, self.registered.len());
         let mut calls = told.changed.wait_while(told.calls.lock(), |calls| calls.len() < count);
         let calls = std::mem::take(&mut *calls);
-        let Self { steps, looks, registered, failures, .. } = self;
-        Seen { steps, looks, registered, calls, failures }
+        let Self { steps, looks, registered, failures, wrong, .. } = self;
+        Seen { steps, looks, registered, calls, failures, wrong }
     }
 
     fn act(&mut self) -> Act {
