@@ -66,16 +66,15 @@ library() {
     local name=lib$1.so.$2 list=$here/$1-$2.symbols archive=$folder/libpenstock_cudalib.a
     fresh "$out/$name" "$archive" "$list" "$here/link.sh" && return 0
     version_script "$name" "$list" >"$work/$1-$2.map"
+    # A function of the archive replaces the weak one of its name.
     {
         printf 'const int penstock_cudalib_version = %s;\n' "$3"
         echo 'void penstock_cudalib_unserved(const char *name, int *said);'
-        echo '#define UNSERVED(name) int name(void) \'
+        echo '#define UNSERVED(name) __attribute__((weak)) int name(void) \'
         echo '    { static int said; penstock_cudalib_unserved(#name, &said); return '"$4"'; }'
-        nm --defined-only "$archive" 2>/dev/null | awk '$2 == "T" { print $3 }' | sort -u |
-            comm -13 - <(sort -u "$list") |
-            sed 's/.*/UNSERVED(&)/'
+        sed 's/.*/UNSERVED(&)/' "$list"
     } >"$work/$1-$2.c"
-    "$cc" -O2 -fPIC -fno-builtin -c -o "$work/$1-$2.o" "$work/$1-$2.c"
+    "$cc" -O2 -fPIC -fno-builtin -ffunction-sections -c -o "$work/$1-$2.o" "$work/$1-$2.c"
     "$cc" "${options[@]}" -Wl,-soname,"$name" -Wl,-rpath,'$ORIGIN' \
         -Wl,--version-script,"$work/$1-$2.map" -o "$work/$name" "$work/$1-$2.o" \
         -Wl,--whole-archive "$archive" -Wl,--no-whole-archive "${system[@]}"
