@@ -1,6 +1,7 @@
 /* Has the runtime inside a program replaced before the program's own constructors run: those of
  * libraries that are preloaded come first. And the runtimes inside libraries that the program loads
- * later, such as extension modules of Python. And has NVRTC give programs that ask it for machine
+ * later, such as extension modules of Python. Loads our libraries before files that would load
+ * NVIDIA's from folders of their own. And has NVRTC give programs that ask it for machine
  * code the PTX that this was made of. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -8,6 +9,7 @@
 
 extern void penstock_cuda_redirect(void);
 extern void *penstock_cuda_loaded(void);
+extern const char *penstock_cuda_stand_in(const char *name);
 extern void penstock_cuda_redirect_loaded(void *before);
 
 typedef void *(*opener)(const char *, int);
@@ -23,9 +25,11 @@ __attribute__((constructor)) static void start(void) {
  * the caller stays who it was, and what is loaded is not looked at. */
 __attribute__((visibility("default"), optimize("O2"))) void *dlopen(const char *name, int flags) {
     if (!next) next = (opener)dlsym(RTLD_NEXT, "dlopen");
-    if (!name || !strchr(name, '/') || strchr(name, '$')) return next(name, flags);
+    if (!name || strchr(name, '$')) return next(name, flags);
+    const char *ours = penstock_cuda_stand_in(name);
+    if (!ours && !strchr(name, '/')) return next(name, flags);
     void *before = penstock_cuda_loaded();
-    void *handle = next(name, flags);
+    void *handle = next(ours ? ours : name, flags);
     penstock_cuda_redirect_loaded(before);
     return handle;
 }

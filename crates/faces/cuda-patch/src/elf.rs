@@ -5,10 +5,10 @@
 
 use object::LittleEndian as Le;
 use object::elf::{
-    EM_X86_64, FileHeader64, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB, SHT_SYMTAB_SHNDX, STT_FUNC,
-    SectionHeader64, SectionType, Sym64,
+    DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_X86_64, FileHeader64, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB,
+    SHT_SYMTAB_SHNDX, STT_FUNC, SectionHeader64, SectionType, Sym64,
 };
-use object::read::elf::{FileHeader as _, SectionHeader as _, SectionTable, Sym as _};
+use object::read::elf::{Dyn as _, FileHeader as _, SectionHeader as _, SectionTable, Sym as _};
 use object::read::{ReadRef, StringTable};
 
 /// Largest number of sections with large section numbers of symbols: one for each symbol table.
@@ -25,6 +25,16 @@ pub struct Symbol {
     pub is_function_here: bool,
     /// Whether another library must define the symbol.
     pub is_wanted: bool,
+}
+
+/// What a file says of the libraries that it needs, with its lists of folders as they stand there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needs {
+    pub names: Vec<String>,
+    /// `DT_RPATH`: also for the libraries that those libraries need.
+    pub inherited: Option<String>,
+    /// `DT_RUNPATH`: in the place of all lists of the first kind.
+    pub own: Option<String>,
 }
 
 /// An ELF file whose headers were read.
@@ -60,6 +70,31 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
     /// Returns the symbols that the file exports or imports.
     pub fn dynamic_symbols(&self) -> Vec<Symbol> {
         self.table(SHT_DYNSYM).unwrap_or_default()
+    }
+
+    /// Returns the libraries that the file needs, and where it says that they are.
+    pub fn needs(&self) -> Option<Needs> {
+        let (entries, names) = self.sections.dynamic(Le, self.source).ok()??;
+        let names = self.sections.section(names).ok()?;
+        let (start, size) = names.file_range(Le)?;
+        // The table may have megabytes. Only the strings that are asked for are read.
+        let names = StringTable::new(self.source, start, start.checked_add(size)?);
+        let mut needs = Needs::default();
+        for entry in entries {
+            let place = match entry.tag(Le) {
+                DT_NEEDED => None,
+                DT_RPATH => Some(&mut needs.inherited),
+                DT_RUNPATH => Some(&mut needs.own),
+                _ => continue,
+            };
+            let text = names.get(u32::try_from(entry.val(Le)).ok()?).ok()?;
+            let text = std::str::from_utf8(text).ok()?.to_owned();
+            match place {
+                Some(list) => *list = Some(text),
+                None => needs.names.push(text),
+            }
+        }
+        Some(needs)
     }
 
     fn table(&self, kind: SectionType) -> Option<Vec<Symbol>> {

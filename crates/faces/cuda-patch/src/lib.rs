@@ -11,9 +11,12 @@
 //!
 //! * [`program`]: finds a runtime inside a program's file, also for `penstock run`;
 //! * [`redirect`]: writes the jumps;
-//! * [`loaded`]: handles libraries with a runtime inside that are loaded later.
+//! * [`loaded`]: handles libraries with a runtime inside that are loaded later;
+//! * [`needed`]: loads Penstock's libraries before files that would load NVIDIA's from folders of
+//!   their own.
 
 pub mod elf;
 pub mod loaded;
+pub mod needed;
 pub mod program;
 pub mod redirect;

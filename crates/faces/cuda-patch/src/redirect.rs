@@ -174,7 +174,7 @@ impl Jump {
 }
 
 /// Returns the folder of the library that contains this code.
-fn own_folder() -> PathBuf {
+pub(crate) fn own_folder() -> PathBuf {
     // SAFETY: all zeros is a valid value of this structure of pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let inside = penstock_cuda_redirect as extern "C" fn() as *const c_void;
@@ -188,7 +188,7 @@ fn own_folder() -> PathBuf {
     path.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-fn load(library: &Path) -> Result<*mut c_void, RedirectError> {
+pub(crate) fn load(library: &Path) -> Result<*mut c_void, RedirectError> {
     let failed = |reason: String| RedirectError::NoLibrary { library: library.to_owned(), reason };
     let name =
         CString::new(library.as_os_str().as_bytes()).map_err(|error| failed(error.to_string()))?;

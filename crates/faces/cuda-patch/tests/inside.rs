@@ -281,6 +281,73 @@ fn what_several_load_at_the_same_time_is_redirected_once() {
     }
 }
 
+/// Library with a function of the runtime, and the number of its version.
+const RUNTIME: &str = "int cudaVersion(void) { return VERSION; }";
+
+/// Library that calls the runtime, and loads it by the name in `BARE` if there is one.
+const CALLS: &str = r#"
+#include <dlfcn.h>
+int cudaVersion(void);
+#ifdef BARE
+int calls(void) {
+    void *runtime = dlopen(BARE, RTLD_NOW);
+    return runtime ? ((int (*)(void))dlsym(runtime, "cudaVersion"))() : 0;
+}
+#else
+int calls(void) { return cudaVersion(); }
+#endif
+"#;
+
+/// A Python package has NVIDIA's runtime in a folder that only the files of the package name.
+#[test]
+fn a_runtime_that_a_loaded_file_finds_in_a_folder_of_its_own_is_replaced() {
+    let at = folder().join("package");
+    fs::create_dir_all(at.join("nvidia")).unwrap();
+    let cc = |name: &str, source: &str, options: &[&str]| {
+        let (code, made) = (at.join(format!("{name}.c")), at.join(name));
+        fs::create_dir_all(code.parent().unwrap()).unwrap();
+        fs::write(&code, source).unwrap();
+        let shared = if name.contains(".so") { &["-shared", "-fPIC"][..] } else { &[] };
+        let command = &mut Command::new("cc");
+        command.args(["-w", "-o"]).arg(&made).arg(&code).args(shared).arg("-L").arg(&at);
+        run(command.args(options));
+        made
+    };
+    let soname = "-Wl,-soname,libcudart.so.13";
+    let theirs = cc("nvidia/libcudart.so.13", RUNTIME, &["-DVERSION=1", soname]);
+    let ours = cc("ours/libcudart.so.13", RUNTIME, &["-DVERSION=2", soname]);
+    let patch = at.join("ours/libpenstock_cudapatch.so");
+    fs::copy(folder().join("cuda/libpenstock_cudapatch.so"), &patch).unwrap();
+    let old = "-Wl,--disable-new-dtags,-rpath,$ORIGIN:$ORIGIN/nvidia";
+    let new = "-Wl,--enable-new-dtags,-rpath,${ORIGIN}/nvidia";
+    let runtime = "-l:nvidia/libcudart.so.13";
+    let lazily = "-Wl,--allow-shlib-undefined";
+    // The folders of the first file count also for the libraries behind it.
+    cc("libinner.so", CALLS, &[runtime]);
+    cc("libmiddle.so", "int middle;", &["-Wl,--no-as-needed", "-l:libinner.so", lazily]);
+    let behind =
+        cc("behind.so", "int outer;", &[old, "-Wl,--no-as-needed", "-l:libmiddle.so", lazily]);
+    let own = cc("own.so", CALLS, &[new, runtime]);
+    let bare = cc("bare.so", CALLS, &[old, "-DBARE=\"libcudart.so.13\"", "-Wl,--no-as-needed"]);
+    let loader = cc("loader", LOADER, &["-ldl"]);
+    let direct = cc("direct", &LOADER.replace("calls", "cudaVersion"), &["-ldl"]);
+    for (program, file) in
+        [(&loader, &behind), (&loader, &own), (&loader, &bare), (&direct, &theirs)]
+    {
+        let said = |patch: &Path| {
+            let folder = patch.parent().unwrap_or(Path::new(""));
+            let command = &mut Command::new(program);
+            run(command.arg(file).env("LD_PRELOAD", patch).env("LD_LIBRARY_PATH", folder))
+        };
+        assert_eq!(said(Path::new("")), "1 \n", "{}", file.display());
+        assert_eq!(said(&patch), "2 \n", "{}", file.display());
+        // What Penstock does not have stays what it was.
+        fs::rename(&ours, at.join("away")).unwrap();
+        assert_eq!(said(&patch), "1 \n", "{}", file.display());
+        fs::rename(at.join("away"), &ours).unwrap();
+    }
+}
+
 /// Library that stands in for NVRTC: program 1 has PTX, program 2 only has machine code.
 const COMPILER: &str = r#"
 #include <string.h>

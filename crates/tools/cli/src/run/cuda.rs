@@ -1,7 +1,9 @@
 //! How a CUDA program finds the pool. The folder with Penstock's CUDA libraries becomes the first
-//! that the loader searches. If the CUDA runtime is linked into the program, a preloaded library
-//! replaces it. If a program asks NVRTC for machine code, the same library makes NVRTC return PTX.
+//! that the loader searches. A library that a program would find even before that is preloaded from
+//! the folder. If the CUDA runtime is linked into the program, a preloaded library replaces it. If
+//! a program asks NVRTC for machine code, the same library makes NVRTC return PTX.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::Read as _;
@@ -9,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use penstock_cuda_patch::needed;
 use penstock_cuda_patch::program::{Runtime, inspect, wants_machine_code};
 use penstock_process::{search, variable};
 
@@ -51,6 +54,9 @@ fn replace_runtime(command: &mut Command, opencl: &Path, preloaded: &mut Option<
         before(&folder, variable::LD_LIBRARY_PATH.value().as_deref()),
     );
     let Some(program) = search::program(command.get_program()) else { return };
+    for library in needed::found(&program, &folder, &mut BTreeSet::new()) {
+        *preloaded = Some(before(&library, preloaded.as_deref()));
+    }
     match inspect(&program) {
         Runtime::Elsewhere if is_python(&program) => prepare_python(command, preloaded, &folder),
         Runtime::Elsewhere if wants_machine_code(&program) => {

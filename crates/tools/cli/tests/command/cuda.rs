@@ -23,6 +23,17 @@ int main(void) {
 }
 "#;
 
+/// A program that needs a library, and prints what is preloaded.
+const NEEDING: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    const char *preload = getenv("LD_PRELOAD");
+    puts(preload ? preload : "unset");
+    return 0;
+}
+"#;
+
 /// Returns a home with a node, and a directory for our CUDA libraries beside the OpenCL library.
 fn new_home(name: &str) -> Home {
     let home = Home::new(name);
@@ -100,6 +111,34 @@ fn without_cudas_libraries_nothing_is_changed() {
     let output =
         run(&home, &["sh", "-c", "echo $LD_LIBRARY_PATH"], &[("LD_LIBRARY_PATH", "/opt/own")]);
     assert_eq!((stdout(&output), stderr(&output)), ("/opt/own\n".to_owned(), String::new()));
+}
+
+#[test]
+fn a_runtime_in_a_folder_that_the_program_names_is_replaced() {
+    let home = with_cuda("named");
+    let theirs = home.path.join("toolkit");
+    fs::create_dir_all(&theirs).unwrap();
+    fs::write(home.path.join("empty.c"), "").unwrap();
+    fs::write(home.path.join("named.c"), NEEDING).unwrap();
+    let cc = |made: &Path, arguments: &[&str]| {
+        let mut command = Command::new("cc");
+        command.current_dir(&home.path).arg("-o").arg(made).args(arguments);
+        assert!(command.status().unwrap().success());
+    };
+    let soname = "-Wl,-soname,libcudart.so.13";
+    for folder in [&theirs, &cuda(&home)] {
+        let made = folder.join("libcudart.so.13");
+        cc(&made, &["-shared", "-fPIC", "empty.c", soname]);
+    }
+    let ours = cuda(&home).join("libcudart.so.13").display().to_string();
+    // The loader looks into a folder of the newer kind after `LD_LIBRARY_PATH`.
+    for (tags, preloaded) in [("disable", ours.as_str()), ("enable", "unset")] {
+        let program = home.path.join(tags);
+        let named = format!("-Wl,--no-as-needed,--{tags}-new-dtags,-rpath,$ORIGIN/toolkit");
+        cc(&program, &["named.c", &named, "toolkit/libcudart.so.13"]);
+        let output = run(&home, &[program.to_str().unwrap()], &[]);
+        assert_eq!(stdout(&output), format!("{preloaded}\n"), "{}", stderr(&output));
+    }
 }
 
 #[test]
