@@ -1,5 +1,6 @@
 // The guarantees of copies: when the program may reuse its memory, and that every byte arrives.
 #include "harness.h"
+#include "slow.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -112,17 +113,6 @@ TEST(pinned_memory_is_copied_in_the_order_of_the_stream) {
     REQUIRE(cudaPointerGetAttributes(&attributes, memory.data() + 5));
     EXPECT_EQUAL(static_cast<int>(attributes.type), static_cast<int>(cudaMemoryTypeDevice));
     REQUIRE(cudaFreeHost(host));
-}
-
-// A compiler combines rounds of a linear congruential generator, and not those of this one.
-__global__ void store_slowly(int *to, int value) {
-    unsigned state = threadIdx.x + 1;
-    for (int round = 0; round < 30'000'000; round++) {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-    }
-    *to = state == 0 ? 0 : value;
 }
 
 // "For transfers from pageable host memory to device memory, a stream sync is performed before the

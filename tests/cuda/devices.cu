@@ -1,6 +1,7 @@
 // Programs with several devices: each device has its own memory and context, programs copy from one
 // device to another, and the environment chooses devices.
 #include "harness.h"
+#include "slow.h"
 
 #include <thread>
 
@@ -85,16 +86,6 @@ TEST(data_goes_from_device_to_device) {
     REQUIRE(cudaFree(second));
     REQUIRE(cudaFree(first));
     REQUIRE(cudaSetDevice(0));
-}
-
-__global__ void store_slowly(int *to, int value) {
-    unsigned state = threadIdx.x + 1;
-    for (int round = 0; round < 30'000'000; round++) {
-        state ^= state << 13;
-        state ^= state >> 17;
-        state ^= state << 5;
-    }
-    *to = state == 0 ? 0 : value;
 }
 
 // The synchronous copy to the first device ends the program's wait for the kernel, also for a

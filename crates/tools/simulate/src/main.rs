@@ -39,6 +39,9 @@ use program::Running;
 /// however many pools and nodes there are: the device is one, and all pools share the others.
 const MAY_STAY: [&str; 3] = ["null device", "penstock-callback", "penstock-send"];
 
+/// Exit status of a run of many seeds if the process of a world cannot start.
+const CANNOT_START: u8 = 4;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| words.iter().any(|word| word == flag);
@@ -47,7 +50,10 @@ fn main() -> ExitCode {
     match (words.first(), range) {
         (_, Some((from, to))) => match (number(from), number(to)) {
             (Some(from), Some(to)) if has("--planted") => seeds::plant(from..to),
-            (Some(from), Some(to)) => seeds::run(from..to, has("--twice")),
+            (Some(from), Some(to)) => seeds::run(from..to, has("--twice")).unwrap_or_else(|why| {
+                println!("the process of a world cannot start: {why}");
+                ExitCode::from(CANNOT_START)
+            }),
             _ => usage(),
         },
         (Some(seed), None) => match number(seed) {
@@ -159,7 +165,7 @@ fn is_excused(plan: &Plan, error: &Error) -> bool {
         return false;
     };
     let mut named = (0..plan.nodes).filter(|node| **host == node::host(*node));
-    named.any(|node| plan.fault.excuses(node, &[], &[]))
+    named.any(|node| plan.fault.is_at(node) && plan.fault.gives().contains(&error.status()))
 }
 
 /// Runs the program of one thread.
@@ -179,7 +185,7 @@ fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Ran {
     let initial = running.initial();
     let seen = running.end();
     let mut problems = model::check(plan, initial, &seen);
-    let unexcused = seen.failures.iter().filter(|(node, _)| !plan.fault.excuses(*node, &[], &[]));
-    problems.extend(unexcused.map(|(node, why)| format!("a call on node {node} failed: {why}")));
+    let unexcused = seen.failures.iter().filter(|error| !is_excused(plan, error));
+    problems.extend(unexcused.map(|error| format!("a call failed: {error}")));
     Ran { problems, has_begun: true }
 }

@@ -11,8 +11,8 @@ use penstock_wire::Status;
 const SET_UP_BYTES_UP: usize = 1_000;
 const SET_UP_BYTES_DOWN: usize = 1_000;
 
-/// So many bytes go between two workers with the first small transfers, of which several are often
-/// under way at a time. Cuts among them have found most.
+/// About as many bytes go between two workers with the first small transfers, of which several are
+/// often under way at a time. Cuts among them have found most.
 const FIRST_TRANSFERS_BYTES: usize = 300;
 
 /// What goes wrong.
@@ -42,8 +42,13 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Returns whether a call or command on a node may fail because of it. `users` are the nodes
-    /// that use each buffer of a command, and `awaited` those of the commands in its wait list.
+    /// Returns whether calls on a node can fail because of it.
+    pub fn is_at(self, node: usize) -> bool {
+        self.excuses(node, &[], &[])
+    }
+
+    /// Returns whether a command on a node may fail because of it. `users` are the nodes that use
+    /// each buffer of the command, and `awaited` those of the commands in its wait list.
     pub fn excuses(self, own: usize, users: &[&BTreeSet<usize>], awaited: &[usize]) -> bool {
         let touches = |node| own == node || users.iter().any(|it| it.contains(&node));
         match self {
@@ -59,7 +64,7 @@ impl Fault {
         }
     }
 
-    /// Returns the statuses with which it ends commands.
+    /// Returns the statuses that it gives commands and calls.
     pub fn gives(self) -> &'static [Status] {
         match self {
             Self::Starved { .. } => {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use penstock_client::error::Result;
+use penstock_client::error::{Error, Result};
 use penstock_client::{
     ArgValue, Context, Event, Given, HostShape, IndexSpace, Kernel, Memory, Pool, Program, Queue,
     Range, Rect, Want,
@@ -79,8 +79,8 @@ pub struct Seen {
     /// The commands for which callbacks were registered.
     pub registered: Vec<usize>,
     pub calls: Vec<Call>,
-    /// Why calls failed that belong to no command, and their nodes.
-    pub failures: Vec<(usize, String)>,
+    /// Why calls failed that belong to no command.
+    pub failures: Vec<Error>,
     /// What no fault excuses.
     pub wrong: Vec<String>,
 }
@@ -108,7 +108,7 @@ pub struct Running {
     endless: Option<Endless>,
     /// The arguments that the kernel `scale` has.
     scaled: Option<(usize, u32)>,
-    failures: Vec<(usize, String)>,
+    failures: Vec<Error>,
     wrong: Vec<String>,
 }
 
@@ -201,11 +201,9 @@ impl Running {
         let written = queue.write(&word, 0, &Given(&[1, 0, 0, 0]), &[], Want::Nothing);
         // The worker writes in place. The device looks at the word after a command of its own.
         let looked = written.and_then(|_| queue.marker(None, &[], Want::Nothing));
-        let flushed = looked.and_then(|_| queue.flush()).map_err(|error| error.to_string());
-        let ended = end.wait().ok().map_err(|status| status.to_string());
-        if let Err(why) = flushed.and(ended) {
-            self.failures.push((*node, format!("the endless kernel: {why}")));
-        }
+        let refused = |status| Error::Refused { node: crate::node::host(*node).into(), status };
+        let flushed = looked.and_then(|_| queue.flush());
+        self.failures.extend(flushed.and(end.wait().ok().map_err(refused)).err());
     }
 
     /// Lets the device of a node make few buffers from now on.
@@ -268,8 +266,7 @@ impl Running {
                 let (node, is_in_order) = (*node, *is_in_order);
                 let properties = if is_in_order { 0 } else { OUT_OF_ORDER };
                 let made = Queue::new(queue.context(), queue.device(), properties, 0);
-                let failed = |error| self.failures.push((node, format!("no queue: {error}")));
-                let queue = made.map_err(failed).ok()?;
+                let queue = made.map_err(|error| self.failures.push(error)).ok()?;
                 self.lanes.push(Lane { node, queue, is_in_order });
                 let size = self.buffers[buffer].words;
                 Some((self.read(buffer, 0, size), self.lanes.len() - 1))
@@ -373,13 +370,12 @@ impl Running {
     }
 
     fn finish(&mut self, lane: usize) {
-        let Lane { node, queue, .. } = &self.lanes[lane];
-        match queue.finish() {
+        match self.lanes[lane].queue.finish() {
             Ok(()) => {
                 let ends = (0..self.steps.len()).filter(|it| self.steps[*it].lane == lane);
                 self.look(ends.collect());
             }
-            Err(error) => self.failures.push((*node, error.to_string())),
+            Err(error) => self.failures.push(error),
         }
     }
 

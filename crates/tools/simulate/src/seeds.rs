@@ -1,10 +1,10 @@
 //! Runs many seeds, each in a process of its own.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::ops::Range;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
+use std::{fmt, io};
 
 use penstock_trial::Defect;
 
@@ -59,19 +59,22 @@ pub const FINDING: i32 = 1;
 pub const BROKEN: i32 = 3;
 
 /// Runs all seeds of the range. Prints those with a finding, and how long it took.
-pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
+///
+/// # Errors
+/// The process of a world cannot start, which says nothing about the product.
+pub fn run(seeds: Range<u64>, twice: bool) -> io::Result<ExitCode> {
     let (began, count) = (Instant::now(), seeds.end.saturating_sub(seeds.start));
     let (mut findings, mut all, mut faulty) = (0_u64, Share::default(), Share::default());
     for seed in seeds {
-        let mut ended = run_one(seed, None);
+        let mut ended = run_one(seed, None)?;
         let plan = Plan::of(seed);
         let begun = ended.begun();
         all.add(begun, plan.threads);
-        if (0..plan.nodes).any(|node| plan.fault.excuses(node, &[], &[])) {
+        if (0..plan.nodes).any(|node| plan.fault.is_at(node)) {
             faulty.add(begun, plan.threads);
         }
         if twice && ended.is_good {
-            let again = run_one(seed, None);
+            let again = run_one(seed, None)?;
             if again.said != ended.said {
                 let said = format!("the second run differs:\n{}{}", ended.said, again.said);
                 ended = Ended { said, is_good: false, has_finding: false };
@@ -86,7 +89,7 @@ pub fn run(seeds: Range<u64>, twice: bool) -> ExitCode {
     let rate = count as f64 / took.as_secs_f64().max(1e-9) * 60.0;
     println!("{count} seeds, {findings} findings, {took:.1?}, {rate:.0} seeds a minute");
     println!("programs that ran commands: {all}; of those with a faulty node: {faulty}");
-    if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if findings == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Defects that the programs do not find, and why.
@@ -124,8 +127,9 @@ pub fn plant(seeds: Range<u64>) -> ExitCode {
     let others = Defect::ALL.iter().filter(|it| !NOT_FOUND.contains(it));
     for defect in others.copied() {
         let found = seeds.clone().find(|seed| {
-            *passes.entry(*seed).or_insert_with(|| run_one(*seed, None).is_good)
-                && run_one(*seed, Some(defect)).is_finding()
+            let run = |defect| run_one(*seed, defect).ok();
+            *passes.entry(*seed).or_insert_with(|| run(None).is_some_and(|it| it.is_good))
+                && run(Some(defect)).is_some_and(|it| it.is_finding())
         });
         all_found &= found.is_some() || RARE.contains(&defect);
         let seed = found.map_or_else(|| "-".to_owned(), |seed| seed.to_string());
@@ -134,21 +138,14 @@ pub fn plant(seeds: Range<u64>) -> ExitCode {
     if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn run_one(seed: u64, defect: Option<Defect>) -> Ended {
-    let run = |program| {
-        let mut command = Command::new(program);
-        // What the caller has set must not change what a seed does.
-        penstock_trial::isolate(&mut command);
-        command.arg(seed.to_string()).env("PENSTOCK_TEST_PLANT", defect.map_or("", Defect::name));
-        command.output()
-    };
-    match std::env::current_exe().and_then(run) {
-        Ok(output) => {
-            let said = [output.stdout, output.stderr].concat();
-            let said = String::from_utf8_lossy(&said).into_owned();
-            let code = output.status.code();
-            Ended { said, is_good: code == Some(0), has_finding: code == Some(FINDING) }
-        }
-        Err(why) => Ended { said: why.to_string(), is_good: false, has_finding: false },
-    }
+fn run_one(seed: u64, defect: Option<Defect>) -> io::Result<Ended> {
+    let mut command = Command::new(std::env::current_exe()?);
+    // What the caller has set must not change what a seed does.
+    penstock_trial::isolate(&mut command);
+    command.arg(seed.to_string()).env("PENSTOCK_TEST_PLANT", defect.map_or("", Defect::name));
+    let output = command.output()?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said).into_owned();
+    let code = output.status.code();
+    Ok(Ended { said, is_good: code == Some(0), has_finding: code == Some(FINDING) })
 }

@@ -6,7 +6,8 @@
 //! through the [`Schedule`] whenever it takes a lock, waits, notifies, sleeps, or reads the clock,
 //! and there the baton may go to another thread. A thread that must wait says for what, and perhaps
 //! until when. If no thread can run, the clock jumps to the earliest of these times. If there is
-//! none either, nobody can go on: the world ends with a [`Finding`] that says who waits for what.
+//! none either, nobody can go on: the world ends with a [`Finding`] that names each
+//! thread and what the thread waits for.
 //!
 //! * `schedule` decides which thread runs next. It has no thread, no lock and no clock.
 //! * `turn` is how a thread reads the clock, sleeps, and starts threads.

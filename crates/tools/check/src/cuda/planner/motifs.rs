@@ -4,6 +4,7 @@
 use super::Planner;
 use crate::cuda::feature::Feature;
 use crate::cuda::plan::{Act, Kernel, Side, Stream, Work};
+use crate::plan::Ptr;
 
 /// How often a motif draws a stream to get one that differs from two others. Most programs have
 /// three to five streams, so three draws mostly suffice.
@@ -35,12 +36,7 @@ impl Planner {
         if !self.has(Feature::HostChains) {
             return None;
         }
-        let (a, stream) = (self.a_mem(context)?, self.a_stream(context)?);
-        let work = self.writes(context, a)?;
-        self.emit(Act::Enqueue { stream, work })?;
-        let (from, len) = self.all_of(a);
-        let (at, len) = self.host(len, false)?;
-        self.emit(Act::Enqueue { stream, work: Work::Copy { to: Side::Host(at), from, len } })?;
+        let (stream, (at, len)) = self.brings_to_host(context, false)?;
         let (mut next, mut target) = (context, stream);
         if self.random.chance(60) {
             next = self.random.below(self.program.contexts.len());
@@ -51,6 +47,18 @@ impl Planner {
         let (to, room) = self.all_of(b);
         let work = Work::Copy { to, from: Side::Host(at), len: len.min(room) };
         self.emit(Act::Enqueue { stream: target, work }).map(drop)
+    }
+
+    /// A kernel in a stream, and a copy of what it wrote to the host. Returns the stream, and where
+    /// how many bytes arrive.
+    fn brings_to_host(&mut self, context: usize, pinned: bool) -> Option<(Stream, (Ptr, usize))> {
+        let (a, stream) = (self.a_mem(context)?, self.a_stream(context)?);
+        let work = self.writes(context, a)?;
+        self.emit(Act::Enqueue { stream, work })?;
+        let (from, len) = self.all_of(a);
+        let (at, len) = self.host(len, pinned)?;
+        self.emit(Act::Enqueue { stream, work: Work::Copy { to: Side::Host(at), from, len } })?;
+        Some((stream, (at, len)))
     }
 
     /// Work in a stream, then an event or a launch in the legacy default stream, and a stream or
@@ -152,12 +160,7 @@ impl Planner {
         if !self.has(Feature::Synchronous) {
             return None;
         }
-        let (a, stream) = (self.a_mem(context)?, self.a_stream(context)?);
-        let work = self.writes(context, a)?;
-        self.emit(Act::Enqueue { stream, work })?;
-        let (from, len) = self.all_of(a);
-        let (at, len) = self.host(len, self.has(Feature::Pinned))?;
-        self.emit(Act::Enqueue { stream, work: Work::Copy { to: Side::Host(at), from, len } })?;
+        let (_, (at, len)) = self.brings_to_host(context, self.has(Feature::Pinned))?;
         let work = self.transfer(context, false, false)?;
         self.emit(Act::Now { context, work })?;
         self.emit(Act::Check { at, len }).map(drop)
