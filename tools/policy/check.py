@@ -259,6 +259,19 @@ def no_printed_skips(tree):
             yield Finding("skips", name, 1, text)
 
 
+def no_lost_tests(tree):
+    """A library or program whose manifest says that it has no tests has none: nobody runs them."""
+    for folder in tree.crates().values():
+        manifest = tomllib.loads(tree.text(f"{folder}/Cargo.toml"))
+        programs = {f"{folder}/{it.get('path')}": it for it in manifest.get("bin", [])}
+        for name in tree.rust():
+            if name.startswith(f"{folder}/src/"):
+                target = programs.get(name, manifest.get("lib", {}))
+                if not target.get("test", True) and "#[test]" in tree.code(name):
+                    text = f"{name} has tests that nobody runs: see `test` in {folder}/Cargo.toml"
+                    yield Finding("lost-tests", name, 1, text)
+
+
 # What judges a time from above: `began.elapsed() < x`, `took < Duration::from_secs(1)`, and a wait
 # with a limit of its own, `Instant::now() < deadline`.
 TIMES = re.compile(
@@ -439,6 +452,7 @@ RULES = {
     "width": width,
     "unsafe": unsafe_places,
     "skips": no_printed_skips,
+    "lost-tests": no_lost_tests,
     "times": no_judged_times,
     "repetition": repeated_lines,
     "tuples": small_tuples,

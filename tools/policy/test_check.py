@@ -69,7 +69,8 @@ CLEAN = {
     "Cargo.toml": 'members = [\n  # What tests plant in.\n  "crates/room/low",\n'
     '  "crates/room/high",\n]\n',
     "ARCHITECTURE.md": ARCHITECTURE,
-    "crates/room/low/Cargo.toml": '[package]\nname = "penstock-low"\ndescription = "Stores"\n',
+    "crates/room/low/Cargo.toml": '[package]\nname = "penstock-low"\ndescription = "Stores"\n'
+    "[lib]\ntest = false\n",
     "crates/room/low/src/lib.rs": "#![deny(clippy::indexing_slicing)]\n"
     "mod a;\nmod b;\nmod c;\nmod sys;\n",
     "crates/room/low/src/a.rs": "pub struct A;\n",
@@ -96,6 +97,7 @@ PLANTED = [
     ("width", "README.md", "word " * 13 + "\n"),
     ("unsafe", "crates/room/low/src/a.rs", "fn f() { unsafe { g() } }\npub struct A;\n"),
     ("skips", "crates/room/low/tests/all.rs", 'fn f() { eprintln!("SKIPPED: no device") }\n'),
+    ("lost-tests", "crates/room/low/src/sys.rs", "#[test]\nfn t() {}\n"),
     (
         "times",
         "crates/room/low/tests/all.rs",
