@@ -101,8 +101,14 @@ pub const LOADERS: &[&str] = &[
 ];
 
 /// Variables with the name of a library, whose folder a worker may read.
-pub const LIBRARY_VARIABLES: &[&str] =
-    &["PENSTOCK_LIBOPENCL", "PENSTOCK_LIBCUDA", "PENSTOCK_LIBUCP", "PENSTOCK_ENERGY_NVML"];
+pub const LIBRARY_VARIABLES: &[&str] = &[
+    "PENSTOCK_LIBOPENCL",
+    "PENSTOCK_LIBCUDA",
+    "PENSTOCK_LIBCUBLAS",
+    "PENSTOCK_LIBCUFFT",
+    "PENSTOCK_LIBUCP",
+    "PENSTOCK_ENERGY_NVML",
+];
 
 /// Variables with folders, separated by colons, that a worker may read.
 pub const FOLDER_VARIABLES: &[&str] = &[

@@ -153,9 +153,11 @@ pub(crate) fn read_description(memory: OwnedFd) -> Option<NodeDescription> {
     frame::decode("the node's description", &bytes).ok()
 }
 
-/// Returns the calls of CUDA's libraries that a device of the node could serve and does not.
+/// Returns the calls of CUDA's libraries that a device of the node could serve and does not. Only
+/// devices that compute on the host's memory lack packages.
 pub(crate) fn missing_libraries(node: &NodeDescription) -> Vec<Kind> {
     let devices = node.platforms.iter().flat_map(|platform| &platform.devices);
+    let devices = devices.filter(|device| device.shares_host_memory);
     let served = devices.filter_map(|device| find(&device.info, DEVICE_LIBRARIES));
     let all: Vec<_> = served.map(Libraries::from_bytes).collect();
     Kind::ALL.into_iter().filter(|kind| all.iter().any(|served| !served.has(*kind))).collect()

@@ -1,12 +1,14 @@
 //! The commands that drivers perform, and the checks of those that use buffers. The commands that
 //! use images are in `image_command`.
 
+use penstock_wire::library::LibraryCall;
 use penstock_wire::status::Status;
 use penstock_wire::{IndexSpace, limits};
 
 use crate::driver::{Kernel, Mem, Queue, Want};
 use crate::event::{Event, Reading};
 use crate::image_command::{ImageCommand, Place};
+use crate::library::LibraryOperand;
 use crate::region::{self, Placed, Rect};
 use crate::staging::Staged;
 
@@ -54,6 +56,12 @@ pub(crate) enum Command<'a> {
         pattern: &'a [u8],
         offset: usize,
         bytes: usize,
+    },
+    /// A call of a library that works in the device's own order. The operands have the bytes that
+    /// the call touches.
+    Library {
+        call: &'a LibraryCall,
+        operands: &'a [LibraryOperand<'a>],
     },
     Image(ImageCommand<'a>),
     /// Runs on the host, on a thread of the driver. The driver drops the task if it never runs.

@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use penstock_wire::IndexSpace;
 use penstock_wire::cuda;
 use penstock_wire::describe::{BuildReport, ImageDescription, Info, Timers};
+use penstock_wire::library::Libraries;
 use penstock_wire::status::Status;
 
 use crate::account::Share;
@@ -94,6 +95,12 @@ pub(crate) trait DeviceDriver: Any + Send + Sync {
     }
 
     fn timers(&self) -> Result<Timers, Status>;
+
+    /// Returns the calls that queues of the device take as [`Command::Library`]; `None` if there
+    /// are none.
+    fn libraries(&self) -> Option<Libraries> {
+        None
+    }
 
     /// Whether queues of the device take [`Command::Task`].
     fn runs_tasks(&self) -> bool {

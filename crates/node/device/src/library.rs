@@ -1,7 +1,8 @@
 //! Calls of libraries on the memory of a device.
 //!
-//! Devices that compute on the host's memory are served by the libraries of the crate `libraries`,
-//! as a task in the turn of a command.
+//! Devices that compute on the host's memory are served by OpenBLAS and FFTW, as a task in the turn
+//! of a command. GPUs of CUDA's driver are served by NVIDIA's cuBLAS and cuFFT, which enqueue the
+//! work into the stream of the queue. The crate `libraries` has all of them.
 
 use penstock_libraries::{Operands, Region};
 use penstock_wire::library::{Kind, Libraries, LibraryCall};
@@ -10,6 +11,7 @@ use penstock_wire::status::Status;
 use crate::command::Command;
 use crate::driver::{Device, Mem, Queue, Want};
 use crate::event::Event;
+use crate::region;
 
 /// An operand of a call: bytes of a buffer, or no bytes.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +33,9 @@ impl Device {
     /// Returns the calls of libraries that the device serves, or `None` if it can serve none,
     /// whatever is on the host.
     pub fn libraries(&self) -> Option<Libraries> {
+        if let Some(served) = self.0.driver.libraries() {
+            return Some(served);
+        }
         if !self.shares_host_memory() || !self.0.driver.runs_tasks() {
             return None;
         }
@@ -54,6 +59,13 @@ impl Queue {
         waits: &[&Event],
         want: Want,
     ) -> Result<Option<Event>, Status> {
+        if let Some(served) = self.device().0.driver.libraries() {
+            if !served.has(Kind::of(call)) {
+                return Err(Status::INVALID_OPERATION);
+            }
+            self.check_operands(call, operands)?;
+            return self.enqueue(Command::Library { call, operands }, waits, want);
+        }
         if !self.device().0.driver.runs_tasks() {
             return Err(Status::INVALID_OPERATION);
         }
@@ -77,6 +89,33 @@ impl Queue {
             drop(kept);
         };
         self.enqueue(Command::Task(Box::new(task)), waits, want)
+    }
+
+    /// Checks that each operand lies within a buffer and has the bytes that the call touches.
+    fn check_operands(
+        &self,
+        call: &LibraryCall,
+        operands: &[LibraryOperand<'_>],
+    ) -> Result<(), Status> {
+        let extents = call.extents().map_err(|_| Status::INVALID_VALUE)?;
+        if extents.len() != operands.len() {
+            return Err(Status::INVALID_VALUE);
+        }
+        for (extent, operand) in extents.iter().zip(operands) {
+            let bytes = match operand.mem.filter(|_| operand.bytes > 0) {
+                Some(mem) => {
+                    mem.expect_buffer()?;
+                    self.expect_same_context(&[mem])?;
+                    region::range(mem.size(), operand.offset, operand.bytes)?;
+                    operand.bytes
+                }
+                None => 0,
+            };
+            if bytes < extent.bytes {
+                return Err(Status::INVALID_VALUE);
+            }
+        }
+        Ok(())
     }
 
     /// Returns the memory of an operand, which `kept` keeps.

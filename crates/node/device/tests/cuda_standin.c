@@ -65,7 +65,7 @@ struct launch {
 };
 
 struct op {
-    enum { BOX, SET, RECORD, WAIT, LAUNCH } kind;
+    enum { BOX, SET, RECORD, WAIT, LAUNCH, TASK } kind;
     struct box box;
     void *owned; /* bytes that the call copied */
     uint64_t to, bytes;
@@ -73,6 +73,8 @@ struct op {
     struct event *event;
     uint64_t turn;
     struct launch launch;
+    void (*task)(void *); /* of the stand-in for cuBLAS */
+    void *argument;
     struct op *next;
 };
 
@@ -114,6 +116,8 @@ static void run(struct op *op) {
     } else if (op->kind == SET) {
         for (uint64_t i = 0; i < op->bytes; i += op->width)
             memcpy((char *)op->to + i, &op->value, op->width);
+    } else if (op->kind == TASK) {
+        op->task(op->argument);
     } else {
         run_kernel(&op->launch);
     }
@@ -245,6 +249,20 @@ CUresult cuStreamWaitEvent(struct stream *s, struct event *e, unsigned flags) {
     op.turn = e->recorded;
     pthread_mutex_unlock(&lock);
     push(s, op);
+    return OK;
+}
+
+/* -- for the stand-in for cuBLAS (cublas_standin.c) -------------------------------------------- */
+
+int standin_has_context(void) { return current && !sticky; }
+uint64_t standin_seen(uint64_t at, uint64_t bytes) { return seen(at, bytes); }
+void standin_fail(void) { sticky = ILLEGAL_ADDRESS; }
+
+int standin_push_task(struct stream *s, void (*task)(void *), void *argument) {
+    int known = stream_count == 256;
+    for (int i = 0; i < stream_count; i++) known |= streams[i] == s;
+    if (!known || s->closed) return INVALID_VALUE;
+    push(s, (struct op){.kind = TASK, .task = task, .argument = argument});
     return OK;
 }
 

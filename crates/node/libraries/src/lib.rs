@@ -1,14 +1,18 @@
-//! The libraries of a node that compute on the host's memory: OpenBLAS and FFTW.
+//! The libraries of a node: OpenBLAS and FFTW, which compute on the host's memory, and NVIDIA's
+//! cuBLAS and cuFFT, which enqueue their work into streams of CUDA's driver.
 //!
-//! Both are opened at run time, when the first call needs them. [`is_present`] only looks for their
+//! All are opened at run time, when the first call needs them. [`is_present`] only looks for their
 //! files, so a worker that calls no library has neither their threads nor their memory.
 //!
 //! * `operands`: the memory of a call, whose bounds have been checked;
 //! * `open`: how a library is found and opened;
-//! * [`Library`]: what a library must be able to do. `blas` and `fft` implement it.
+//! * [`Library`]: what a library on the host's memory must be able to do. `blas` and `fft`
+//!   implement it;
+//! * `nvidia`: cuBLAS and cuFFT.
 
 mod blas;
 mod fft;
+pub mod nvidia;
 mod open;
 mod operands;
 

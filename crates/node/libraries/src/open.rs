@@ -16,7 +16,7 @@ macro_rules! concat_arch {
 
 /// Folders in which distributions have their libraries. A worker reads no variables for this: its
 /// environment is that of the daemon's user, not of the program.
-const FOLDERS: &[&str] = &[
+pub(crate) const FOLDERS: &[&str] = &[
     concat_arch!("/usr/lib/", "-linux-gnu"),
     "/usr/lib64",
     "/usr/lib",

@@ -132,14 +132,18 @@ fn describe_device(
         libraries: served.map_or_else(Vec::new, |served| {
             Kind::ALL.into_iter().filter(|kind| served.has(*kind)).map(Kind::face).collect()
         }),
-        missing_libraries: served.map_or_else(Vec::new, |served| {
-            let missing = |kind: Kind| MissingLibrary {
-                library: kind.face(),
-                needs: kind.provider(),
-                packages: kind.packages(),
-            };
-            served.missing().map(missing).collect()
-        }),
+        // Only devices that compute on the host's memory lack packages.
+        missing_libraries: served.filter(|_| device.shares_host_memory).map_or_else(
+            Vec::new,
+            |served| {
+                let missing = |kind: Kind| MissingLibrary {
+                    library: kind.face(),
+                    needs: kind.provider(),
+                    packages: kind.packages(),
+                };
+                served.missing().map(missing).collect()
+            },
+        ),
     }
 }
 
@@ -207,6 +211,7 @@ mod tests {
                         (CL_DEVICE_GLOBAL_MEM_SIZE, (8u64 << 30).to_le_bytes().to_vec()),
                         (DEVICE_LIBRARIES, 1u64.to_le_bytes().to_vec()),
                     ],
+                    shares_host_memory: true,
                     ..DeviceDescription::default()
                 }],
             }],

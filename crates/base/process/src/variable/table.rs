@@ -88,6 +88,10 @@ variables! {
             "the ICD loader that workers use";
         LIBCUDA = "PENSTOCK_LIBCUDA": Kind::Path, "`libcuda.so.1`",
             "CUDA's driver that workers use, if there is one";
+        LIBCUBLAS = "PENSTOCK_LIBCUBLAS": Kind::Path, "that of the system or its newest toolkit",
+            "NVIDIA's cuBLAS that workers use with CUDA's driver";
+        LIBCUFFT = "PENSTOCK_LIBCUFFT": Kind::Path, "that of the system or its newest toolkit",
+            "NVIDIA's cuFFT that workers use with CUDA's driver";
         LIBCUDA_NODES = "PENSTOCK_LIBCUDA_NODES": Kind::Text, "`none`",
             "the nodes that Penstock's own library uses in a worker, for tests";
         CUDA_EACH = "PENSTOCK_CUDA_EACH": Kind::Number(1, CUDA_EACH_MAX), "1",

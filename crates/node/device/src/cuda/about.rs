@@ -4,11 +4,13 @@ use penstock_cl_sys::*;
 use penstock_cuda_sys::driver::*;
 use penstock_wire::cuda::{Attributes, DEVICE_ATTRIBUTES_MAX, GpuDescription};
 use penstock_wire::describe::{Info, Timers};
+use penstock_wire::library::Libraries;
 use penstock_wire::status::Status;
 
 use super::clock;
 use super::device::Device;
 use super::driver::{Cuda, driver_version};
+use super::library;
 use crate::answer::{sizes, text, uint, ulong, yes};
 use crate::driver::{DeviceDriver, Limits};
 
@@ -209,6 +211,10 @@ impl DeviceDriver for &'static Device {
 
     fn queue_properties(&self) -> u64 {
         CL_QUEUE_PROFILING_ENABLE
+    }
+
+    fn libraries(&self) -> Option<Libraries> {
+        library::served(self)
     }
 
     fn timers(&self) -> Result<Timers, Status> {

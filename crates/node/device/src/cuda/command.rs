@@ -14,6 +14,7 @@ use penstock_wire::status::Status;
 
 use super::driver::check;
 use super::event::Event;
+use super::library::Call;
 use super::module::Function;
 use super::parts::Layout;
 use super::slot::SLOT_BYTES;
@@ -44,6 +45,7 @@ pub(super) enum Work {
     /// A marker or a barrier.
     Nothing,
     Launch(Launch),
+    Library(Call),
     Copy {
         from: Layout,
         to: Layout,
@@ -92,6 +94,7 @@ impl Work {
         match self {
             Self::Nothing => Ok(Given::All(None)),
             Self::Launch(launch) => launch.give(stream).map(|()| Given::All(None)),
+            Self::Library(call) => call.give(stream).map(|()| Given::All(None)),
             Self::Copy { from, to } => copy(stream, from, to).map(|()| Given::All(None)),
             Self::Fill { to, bytes, pattern } => {
                 fill(stream, *to, *bytes, pattern).map(|()| Given::All(None))

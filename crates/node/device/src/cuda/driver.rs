@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_NO_DEVICE, CUDA_ERROR_OUT_OF_MEMORY, CUDA_SUCCESS, CUresult,
@@ -54,10 +55,17 @@ impl std::fmt::Debug for Cuda {
 }
 
 static CUDA: OnceLock<Option<Cuda>> = OnceLock::new();
+/// Whether the driver is Penstock's own library.
+static IS_OURS: AtomicBool = AtomicBool::new(false);
 
 /// Returns the driver if there is one and it starts. It stays open for the life of the process.
 pub(super) fn cuda() -> Option<&'static Cuda> {
     CUDA.get_or_init(open).as_ref()
+}
+
+/// Returns whether the driver is Penstock's own library.
+pub(super) fn is_ours() -> bool {
+    IS_OURS.load(Ordering::Relaxed)
 }
 
 fn open() -> Option<Cuda> {
@@ -75,7 +83,9 @@ fn open() -> Option<Cuda> {
         let symbol = unsafe { library.get::<*mut c_void>(name.to_bytes_with_nul()) };
         symbol.ok().and_then(|symbol| NonNull::new(*symbol))
     };
-    let is_usable = find(OUR_MARK).is_none() || named.is_some();
+    let is_ours = find(OUR_MARK).is_some();
+    IS_OURS.store(is_ours, Ordering::Relaxed);
+    let is_usable = !is_ours || named.is_some();
     // SAFETY: the library with this name has CUDA's driver interface, and it is never closed.
     let found = is_usable.then(|| unsafe { Cuda::load(find) }.ok()).flatten();
     // The driver keeps threads running, so its code must stay loaded.

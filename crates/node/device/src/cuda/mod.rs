@@ -16,7 +16,8 @@
 //!
 //! From the lowest file to the highest: `driver` has CUDA's functions. `device`, `reaper` (which
 //! frees), `slot` and `pinned` (host memory), `clock` and `event` describe GPUs and what happens on
-//! them. `module` has the kernels; `command` and `stream` run them and the transfers. Above them
+//! them. `module` has the kernels; `command`, `library` and `stream` run them, the transfers and
+//! the calls of cuBLAS and cuFFT. Above them
 //! are the objects of the traits: `context`, `memory`, `kernel`, `program`, `queue`, and
 //! `platform`, which makes them.
 
@@ -29,6 +30,7 @@ mod device;
 mod driver;
 mod event;
 mod kernel;
+mod library;
 mod mapped;
 mod memory;
 mod module;

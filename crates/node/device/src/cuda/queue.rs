@@ -4,17 +4,20 @@ use std::sync::Arc;
 
 use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_process::Lock;
+use penstock_wire::library::LibraryCall;
 use penstock_wire::status::Status;
 
 use super::command::{Kept, Work};
 use super::context::Context;
 use super::event::Event as OwnEvent;
 use super::kernel::Kernel;
+use super::library::Call;
 use super::memory::{Memory, memory};
 use super::stream::{Stream, Wish};
 use crate::command::{Command, Source};
 use crate::driver::{QueueDriver, Want};
 use crate::event::{Event, ReadBytes, Reading};
+use crate::library::LibraryOperand;
 use crate::staging::Staged;
 
 /// A queue. When it is dropped, its remaining commands still run.
@@ -39,6 +42,9 @@ fn work_of(command: Command<'_>) -> Result<(Work, [Kept; 2]), Status> {
         }
         Command::Launch { kernel, space } => {
             (Work::Launch(kernel.driver::<Kernel>()?.launch(space)?), [None, None])
+        }
+        Command::Library { call, operands } => {
+            (Work::Library(library_call(call, operands)?), [None, None])
         }
         Command::Write { mem, offset, bytes } => {
             let mem = memory(mem)?;
@@ -68,6 +74,22 @@ fn work_of(command: Command<'_>) -> Result<(Work, [Kept; 2]), Status> {
         // CUDA has no such command.
         _ => return Err(Status::INVALID_OPERATION),
     })
+}
+
+/// Makes a call of operands whose bounds have been checked.
+fn library_call(call: &LibraryCall, operands: &[LibraryOperand<'_>]) -> Result<Call, Status> {
+    let mut made = Call { call: *call, addresses: Vec::new(), keep: Vec::new() };
+    for operand in operands {
+        let Some(mem) = operand.mem.filter(|_| operand.bytes > 0) else {
+            made.addresses.push(0);
+            continue;
+        };
+        let memory = memory(mem)?;
+        let offset = usize::try_from(operand.offset).map_err(|_| Status::INVALID_VALUE)?;
+        made.addresses.push(memory.range(offset, 0).address);
+        made.keep.push(keep(memory));
+    }
+    Ok(made)
 }
 
 impl Queue {

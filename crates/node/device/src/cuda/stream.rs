@@ -17,6 +17,8 @@ use super::command::{Command, Given, Kept, Work};
 use super::device::Device;
 use super::driver::check;
 use super::event::{Callbacks, Event, Wait};
+use super::library::{Kits, Retired};
+use super::reaper::{Reaper, Remains};
 use super::slot::Slot;
 use crate::event::{EventDriver, Times};
 use crate::staging::Staged;
@@ -29,6 +31,8 @@ pub(super) struct Stream {
     raw: Address<CUstream_st>,
     /// Reference point of times; `None` if events have no times.
     base: Option<Lock<Base>>,
+    /// What NVIDIA's libraries keep for the stream.
+    kits: Lock<Kits>,
     order: Lock<Order>,
     /// Signalled when a command is enqueued, and when all have been issued.
     ordered: Signal,
@@ -131,6 +135,7 @@ impl Stream {
             device,
             raw: Address::new(raw),
             base,
+            kits: Lock::default(),
             order: Lock::default(),
             ordered: Signal::new(),
             air: Lock::default(),
@@ -144,6 +149,10 @@ impl Stream {
 
     pub(super) fn raw(&self) -> CUstream {
         self.raw.get()
+    }
+
+    pub(super) fn kits(&self) -> &Lock<Kits> {
+        &self.kits
     }
 
     fn order(&self) -> Guard<'_, Order> {
@@ -445,10 +454,13 @@ impl Order {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.device.enter().is_ok() {
-            // SAFETY: this object owns the stream, and no thread uses it. The device finishes its
-            // work.
-            let _ = check(unsafe { (self.device.cuda().cuStreamDestroy)(self.raw()) });
+        let kits = std::mem::take(self.kits.get_mut());
+        let is_plain = kits.is_empty();
+        let retired = Retired { device: self.device, kits, stream: self.raw };
+        // The device finishes the work of a stream that ends. The libraries have memory that this
+        // work uses, and freeing it waits for the whole device.
+        if !is_plain {
+            Reaper::take(self.device, Remains::Kept(Box::new(retired)));
         }
     }
 }

@@ -106,7 +106,9 @@ fn work(command: Command<'_>) -> Result<(Place, Work), Status> {
             Work::Fill { to: Rows::line(mem, offset, bytes)?, pattern: pattern.to_vec() }
         }
         // The device has no images, and says that it runs no tasks.
-        Command::Image(_) | Command::Task(_) => return Err(Status::INVALID_OPERATION),
+        Command::Image(_) | Command::Library { .. } | Command::Task(_) => {
+            return Err(Status::INVALID_OPERATION);
+        }
     };
     Ok((Place::Free, work))
 }

@@ -44,6 +44,7 @@ impl QueueDriver for Queue {
                 self.fill(mem, pattern, (offset, bytes), waits, want)
             }
             Command::Image(command) => self.enqueue_image(command, waits, want),
+            Command::Library { .. } => Err(Status::INVALID_OPERATION),
             Command::Task(task) => self.enqueue_task(task, waits, want),
         };
         Ok(enqueued?.map(|event| Event(event)))

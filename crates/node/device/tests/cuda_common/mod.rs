@@ -44,7 +44,8 @@ fn prepare(setup: Setup) -> bool {
             .join(format!("standin-{}.so", std::process::id()));
         let mut command = compiler();
         command
-            .args(["-O1", "-g", "-fPIC", "-shared", "-o"])
+            // The stand-in for cuBLAS finds the driver by this name.
+            .args(["-O1", "-g", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-o"])
             .arg(&library)
             .arg(source)
             .arg("-lpthread");
@@ -67,6 +68,31 @@ fn prepare(setup: Setup) -> bool {
     let built = BUILT.get().copied().unwrap_or(false);
     if !built {
         skip(Need::Compiler, "no C compiler builds the stand-in for CUDA's driver");
+    }
+    built
+}
+
+/// Builds the stand-in for cuBLAS and names it to the process. Comes before all other functions.
+/// False without a C compiler.
+pub fn prepare_cublas() -> bool {
+    static BUILT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    let built = *BUILT.get_or_init(|| {
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cublas_standin.c");
+        // The library is opened by the first call, so the file stays. Another process that builds
+        // it replaces it by an equal one.
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+        let library = folder.join("standin-libcublas.so");
+        let own = folder.join(format!("standin-libcublas-{}.so", std::process::id()));
+        let mut command = compiler();
+        command.args(["-O1", "-g", "-fPIC", "-shared", "-o"]).arg(&own).arg(source);
+        let built = is_compiled(command.args(["-ldl", "-lm"]), Need::Compiler)
+            && std::fs::rename(&own, &library).is_ok();
+        // SAFETY: no other thread reads the environment: the first test runs this, others wait.
+        unsafe { std::env::set_var("PENSTOCK_LIBCUBLAS", &library) };
+        built
+    });
+    if !built {
+        skip(Need::Compiler, "no C compiler builds the stand-in for cuBLAS");
     }
     built
 }

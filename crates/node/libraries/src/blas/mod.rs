@@ -56,7 +56,17 @@ struct Task<'a> {
 
 /// A factor as the library reads it: in the type of the call.
 #[repr(C, align(16))]
-struct Scalar([u8; 16]);
+pub(crate) struct Scalar([u8; 16]);
+
+impl Scalar {
+    pub(crate) fn of(number: Number, re: f64, im: f64) -> Self {
+        Self(element::bytes_of(number, re, im))
+    }
+
+    pub(crate) fn address(&self) -> *const c_void {
+        (&raw const self.0).cast()
+    }
+}
 
 /// A factor that is in this process, or the address of one in an operand.
 enum Held {
@@ -67,7 +77,7 @@ enum Held {
 impl Held {
     fn address(&self) -> *const c_void {
         match self {
-            Self::Here(scalar) => (&raw const scalar.0).cast(),
+            Self::Here(scalar) => scalar.address(),
             Self::There(address) => *address,
         }
     }
@@ -79,7 +89,7 @@ impl Task<'_> {
         let number = if is_real { self.number.part() } else { self.number };
         match factor {
             Factor::At(place) => self.operands.at(place).map(Held::There),
-            Factor::Value(re, im) => Ok(Held::Here(Scalar(element::bytes_of(number, re, im)))),
+            Factor::Value(re, im) => Ok(Held::Here(Scalar::of(number, re, im))),
         }
     }
 
@@ -96,8 +106,8 @@ impl Task<'_> {
     }
 }
 
-/// Converts a size to that of Fortran's interface.
-fn int(size: u32) -> Result<i32, Status> {
+/// Converts a size to that of Fortran's interface, and of cuBLAS.
+pub(crate) fn int(size: u32) -> Result<i32, Status> {
     i32::try_from(size).map_err(|_| Status::INVALID_OPERATION)
 }
 
