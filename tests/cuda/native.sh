@@ -8,6 +8,7 @@
 # NAME is a program that tests/cuda/run.sh has built or a Python program beside this file, which run
 # on the chain; or "heaps". Without names: native.c on both, the programs below on the chain, and
 # symmetric heaps of the stand-in's GPUs with each other and with PoCL, in one worker and in two.
+# Calls of cuBLAS and cuFFT reach our own libraries on the chain, as they reach NVIDIA's on a GPU.
 # Prints one line per test with its time, and a summary.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -20,6 +21,8 @@ mkdir -p "$out/log" "$out/tests"
 names=("$@")
 if [ ${#names[@]} -eq 0 ]; then
     names=(vectorAdd matrixMul copies streams atomics numba_vectors)
+    [ ! -e /usr/lib/*-linux-gnu/libopenblas.so.0 ] || names+=(cublas cublas_lt)
+    [ ! -e /usr/lib/*-linux-gnu/libfftw3f_threads.so.3 ] || names+=(cufft)
     ! runs all || names+=(convolutionSeparable clock spaces)
 fi
 heaps=$([ $# -eq 0 ] && echo yes) others=yes
@@ -61,9 +64,13 @@ if ! command -v "${CC:-cc}" >/dev/null; then
 fi
 count=0
 [ -z "$heaps" ] || count=$((count + ${#heap_cases[@]}))
-[ -z "$others" ] || count=$((count + 4 + ${#names[@]}))
+[ -z "$others" ] || count=$((count + 5 + ${#names[@]}))
 tally_plan native $count
-"${CC:-cc}" -O2 -fPIC -shared -DNEWER "-DMEMORY_BYTES=(128ull << 20)" -o "$out/tests/standin.so" "$POOL_ROOT/crates/node/device/tests/cuda_standin.c" -lpthread &&
+# The stand-in for cuBLAS finds the driver by its name.
+"${CC:-cc}" -O2 -fPIC -shared -DNEWER -Wl,-soname,libcuda.so.1 "-DMEMORY_BYTES=(128ull << 20)" \
+    -o "$out/tests/standin.so" "$POOL_ROOT/crates/node/device/tests/cuda_standin.c" -lpthread &&
+    "${CC:-cc}" -O2 -fPIC -shared -o "$out/tests/cublas_standin.so" \
+        "$POOL_ROOT/crates/node/device/tests/cublas_standin.c" -ldl -lm &&
     "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
 
 trap pool_stop EXIT
@@ -75,11 +82,14 @@ mkdir "$POOL_DIR/none"
 # library on top of it.
 none=("OCL_ICD_VENDORS=$POOL_DIR/none" "OPENCL_VENDOR_PATH=$POOL_DIR/none")
 POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so")
+POOL_SERVE_ENV+=("PENSTOCK_LIBCUBLAS=$out/tests/cublas_standin.so")
 pool_serve --listen "unix:$POOL_DIR/standin.sock" || exit 1
 standin=$POOL_ADDRESS
 POOL_SERVE_ENV=("POCL_DEVICES=pthread")
 pool_serve --listen "unix:$POOL_DIR/second.sock" || exit 1
-POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$libraries/libcuda.so.1" "PENSTOCK_LIBCUDA_NODES=$POOL_ADDRESS")
+POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$libraries/libcuda.so.1"
+    "PENSTOCK_LIBCUBLAS=$libraries/libcublas.so.13" "PENSTOCK_LIBCUFFT=$libraries/libcufft.so.12"
+    "PENSTOCK_LIBCUDA_NODES=$POOL_ADDRESS")
 pool_serve --listen "unix:$POOL_DIR/first.sock" || exit 1
 chain=$POOL_ADDRESS
 
@@ -128,6 +138,14 @@ if [ -z "$others" ]; then
 fi
 name=native-standin
 run_on "$standin" "$out/tests/native" Stand-in
+# Products in a library that is stricter than cuBLAS.
+name=cublas_lt-standin
+if [ -x "$python" ]; then
+    run_on "$standin" "$python" "$here/cublas_lt.py"
+else
+    tally_begin "cuda/$name"
+    lacks cuda-toolkit "no .venv-cuda: run \`tools/setup.sh cuda\`"
+fi
 # The test program occupies the addresses at which the device's memory first appears.
 name=native-taken
 POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" CUDA_STANDIN_AT=200000000000)

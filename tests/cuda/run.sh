@@ -32,7 +32,7 @@ mkdir -p "$out/log"
 # In the lane `test` each behaviour once; in `all` also each program as its users build it.
 examples=(vectorAdd asyncAPI bicubicTexture matrixMul)
 static=(vectorAdd-static matrixMul-static)
-scripts=(numba_vectors nvrtc_saxpy nvml cublas cufft cupy_arrays cupy_libraries)
+scripts=(numba_vectors nvrtc_saxpy nvml cublas cublas_lt cufft cupy_arrays cupy_libraries)
 tests=(driver memory_calls memory_calls_per_thread stream_calls stream_calls_per_thread
     graph_calls object_calls older_calls runtime_calls nvml_structs images_size errors information
     devices copies streams graphs graph_nodes spaces atomics surfaces warps branches cub steps
@@ -116,7 +116,7 @@ limit=$(patience 5)
 # Sets `command` to the command of a program.
 command_of() {
     case $program in
-        numba_* | nvrtc_* | nvml | cublas | cufft | cupy_*)
+        numba_* | nvrtc_* | nvml | cublas | cublas_lt | cufft | cupy_*)
             command=(as_user "$limit" "$python" "$here/$program.py") ;;
         sharing) command=(with_path "$limit" "$python" "$here/sharing.py" "$out/tests/sharing") ;;
         # Its last case kills the daemon of the second node.

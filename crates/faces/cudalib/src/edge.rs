@@ -45,8 +45,9 @@ pub(crate) fn say_unserved(said: &AtomicBool, kind: Kind) {
     }
     let (face, provider, packages) = (kind.face(), kind.provider(), kind.packages());
     say(format_args!(
-        "{face} is not served on this device: it must compute on its host's memory, and its node \
-         needs {provider} (on Debian: apt-get install {packages})"
+        "{face} is not served on this device: the node of a GPU of CUDA's driver needs NVIDIA's \
+         {face}, and a device that computes on its host's memory needs {provider} (on Debian: \
+         apt-get install {packages})"
     ));
 }
 

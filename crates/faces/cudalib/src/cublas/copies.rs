@@ -86,6 +86,11 @@ impl Rows {
     }
 }
 
+/// Copies bytes to the device, and waits for that.
+pub(super) fn upload(from: Ptr, to: *mut c_void, bytes: usize) -> Done {
+    Rows { width: bytes, height: 1, from: (from, bytes), to: (to, bytes) }.copy(true, None)
+}
+
 /// Defines the forms of one copy: `name of a matrix, name of a vector, to the device, size`, and
 /// for the forms in a stream `stream`.
 macro_rules! copies {

@@ -37,11 +37,12 @@ static HANDLES: SharedLock<Vec<Option<Arc<Handle>>>> = SharedLock::new(Vec::new(
 const FIRST: usize = 0x1000;
 
 impl Handle {
-    pub(super) fn create() -> Done<Ptr> {
+    /// Makes a handle for the current context that no number names.
+    pub(super) fn new() -> Done<Self> {
         let driver = driver().ok_or(Code::NOT_INITIALIZED)?;
         let context = driver.context().map_err(|_| Code::NOT_INITIALIZED)?;
         let served = Libraries::from_bytes(&driver.support().to_le_bytes());
-        let handle = Arc::new(Self {
+        Ok(Self {
             driver,
             context: context.expose_provenance(),
             stream: AtomicUsize::new(0),
@@ -51,7 +52,11 @@ impl Handle {
             multiprocessors: AtomicI32::new(0),
             result: Lock::default(),
             is_served: served.has(Kind::Blas),
-        });
+        })
+    }
+
+    pub(super) fn create() -> Done<Ptr> {
+        let handle = Arc::new(Self::new()?);
         let mut all = HANDLES.write();
         let index = all.iter().position(Option::is_none).unwrap_or(all.len());
         match all.get_mut(index) {

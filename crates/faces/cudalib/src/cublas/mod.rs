@@ -1,11 +1,14 @@
-//! `libcublas.so`. Names and forms of the functions are those of `cublas_api.h`.
+//! `libcublas.so`, and in `lt` `libcublasLt.so`. Names and forms of the functions are those of
+//! `cublas_api.h` and `cublasLt.h`.
 
+mod bias;
 mod copies;
 mod entry;
 mod handle;
 mod level1;
 mod level2;
 mod level3;
+mod lt;
 mod products;
 mod settings;
 mod task;

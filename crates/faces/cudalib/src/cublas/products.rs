@@ -15,15 +15,30 @@ type Op = c_int;
 type Long = i64;
 
 /// The parts that the forms of a product have in common.
-struct Product {
-    operations: [c_int; 2],
-    sizes: [i64; 3],
-    factors: [Ptr; 2],
+#[derive(Clone, Copy)]
+pub(super) struct Product {
+    pub(super) operations: [c_int; 2],
+    pub(super) sizes: [i64; 3],
+    pub(super) factors: [Ptr; 2],
     /// Address and distance of two columns of A, B and C.
-    matrices: [(Ptr, i64); 3],
-    stored: [Stored; 3],
+    pub(super) matrices: [(Ptr, i64); 3],
+    pub(super) stored: [Stored; 3],
     /// Whether the factors on the host have half precision.
-    has_half_factors: bool,
+    pub(super) has_half_factors: bool,
+}
+
+impl Default for Product {
+    fn default() -> Self {
+        let none = std::ptr::null();
+        Self {
+            operations: [0; 2],
+            sizes: [0; 3],
+            factors: [none; 2],
+            matrices: [(none, 0); 3],
+            stored: [Stored::Same; 3],
+            has_half_factors: false,
+        }
+    }
 }
 
 fn product(it: &mut Task, of: &Product, batch: Batch) -> Done {
@@ -68,15 +83,15 @@ fn half(bits: u16) -> f64 {
     if bits & 0x8000 == 0 { size } else { -size }
 }
 
-const R_32F: c_int = 0;
-const R_64F: c_int = 1;
-const R_16F: c_int = 2;
-const C_32F: c_int = 4;
-const C_64F: c_int = 5;
-const R_16BF: c_int = 14;
+pub(super) const R_32F: c_int = 0;
+pub(super) const R_64F: c_int = 1;
+pub(super) const R_16F: c_int = 2;
+pub(super) const C_32F: c_int = 4;
+pub(super) const C_64F: c_int = 5;
+pub(super) const R_16BF: c_int = 14;
 
 /// Returns how a matrix of a `cudaDataType` is stored if the product is computed in `number`.
-fn stored(kind: c_int, number: Number) -> Done<Stored> {
+pub(super) fn stored(kind: c_int, number: Number) -> Done<Stored> {
     match (kind, number) {
         (R_32F, Number::F32)
         | (R_64F, Number::F64)
@@ -89,7 +104,7 @@ fn stored(kind: c_int, number: Number) -> Done<Stored> {
 }
 
 /// Returns the type in which a product is computed, and whether its factors have half precision.
-fn computed(compute: c_int, c_kind: c_int) -> Done<(Number, bool)> {
+pub(super) fn computed(compute: c_int, c_kind: c_int) -> Done<(Number, bool)> {
     match (compute, c_kind) {
         // CUBLAS_COMPUTE_16F and its pedantic form. Here, sums have single precision.
         (64 | 65, R_16F) => Ok((Number::F32, true)),
@@ -102,9 +117,19 @@ fn computed(compute: c_int, c_kind: c_int) -> Done<(Number, bool)> {
     }
 }
 
+/// Returns the `cudaDataType` of a number.
+pub(super) const fn kind_of(number: Number) -> c_int {
+    match number {
+        Number::F32 => R_32F,
+        Number::F64 => R_64F,
+        Number::C32 => C_32F,
+        Number::C64 => C_64F,
+    }
+}
+
 /// Computes a product of matrices of the given types. `compute`: a `cublasComputeType_t`, or
 /// `None` if the function's name says in which type it computes.
-fn mixed(
+pub(super) fn mixed(
     it: &mut Task,
     mut of: Product,
     kinds: [c_int; 3],

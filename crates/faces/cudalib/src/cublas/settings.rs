@@ -26,7 +26,7 @@ macro_rules! of_handle {
 }
 
 /// Stores an answer of a function.
-fn answer<T>(place: *mut T, value: T) -> Done {
+pub(super) fn answer<T>(place: *mut T, value: T) -> Done {
     // SAFETY: the program promises that the place is null or writable.
     if unsafe { store(place, value) } { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
@@ -161,11 +161,4 @@ pub unsafe extern "C" fn cublasGetStatusName(code: c_int) -> *const c_char {
 pub unsafe extern "C" fn cublasGetStatusString(code: c_int) -> *const c_char {
     let found = CODES.iter().find(|(number, ..)| *number == code);
     found.map_or(c"unknown error code", |(.., text)| *text).as_ptr()
-}
-
-/// The one function of cuBLASLt that is served. Programs ask for the version to learn whether the
-/// library fits: JAX uses no GPU if the answer is 0.
-#[unsafe(no_mangle)]
-pub extern "C" fn cublasLtGetVersion() -> usize {
-    usize::try_from(version()).unwrap_or(0)
 }

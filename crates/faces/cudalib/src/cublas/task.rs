@@ -2,7 +2,9 @@
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use penstock_cuda_sys::driver::CUstream;
 use penstock_wire::library::LibraryCall;
 use penstock_wire::library::blas::Stored;
 use penstock_wire::library::blas::{
@@ -27,6 +29,22 @@ impl Task {
         let handle = Handle::of(handle)?;
         handle.check_served()?;
         Ok(Self { handle, number, is_wide, addresses: Addresses::default() })
+    }
+
+    /// Makes a task in a stream of the current context.
+    pub(super) fn on(stream: CUstream, number: Number, is_device_mode: bool) -> Done<Self> {
+        let handle = Handle::new()?;
+        handle.check_served()?;
+        handle.set_stream(stream);
+        handle.pointer_mode.store(is_device_mode.into(), Ordering::Relaxed);
+        let addresses = Addresses::default();
+        Ok(Self { handle: Arc::new(handle), number, is_wide: false, addresses })
+    }
+
+    /// Makes another task of the same handle.
+    pub(super) fn beside(&self) -> Self {
+        let (handle, addresses) = (self.handle.clone(), Addresses::default());
+        Self { handle, number: self.number, is_wide: self.is_wide, addresses }
     }
 
     pub(super) fn run(&self, routine: Routine) -> Done {
