@@ -41,6 +41,9 @@ class Driver:
     nodes: str | None = None
     # Folder with NVIDIA's libcudart.so.13, for programs beside the pool.
     runtime: Path | None = None
+    # NVIDIA's cuBLAS, with its other half beside it, and cuFFT.
+    cublas: Path | None = None
+    cufft: Path | None = None
     folders: list = field(default_factory=list)
 
 
@@ -69,22 +72,40 @@ def find(name, more=()):
     return known_to_loader(name)
 
 
-def find_runtime(root):
-    """Returns the folder with NVIDIA's libcudart.so.13: a toolkit's, a Python package's, ours."""
-    places = [f"{entry}/nvidia/cu13/lib" for entry in sys.path if entry]
-    for pattern in (*TOOLKITS, *places, root / "lib/runtime"):
+def find_in_toolkits(name, more=()):
+    """Returns the folder that has a library: a toolkit's, a Python package's, one of `more`."""
+    entries = [entry for entry in sys.path if entry]
+    places = [
+        f"{entry}/nvidia/{part}/lib" for entry in entries for part in ("cu13", "cublas", "cufft")
+    ]
+    for pattern in (*TOOLKITS, *places, *more):
         for folder in sorted(glob.glob(str(pattern))):
-            if (Path(folder) / "libcudart.so.13").exists():
+            if (Path(folder) / name).exists():
                 return Path(folder)
+    return None
+
+
+def find_library(*names):
+    """Returns the first of these libraries of NVIDIA, or None. The packages of Python are the
+    programs' own ones, so their results are the same on the driver and on the pool."""
+    for name in names:
+        folder = find_in_toolkits(name)
+        if folder:
+            return folder / name
     return None
 
 
 def find_driver(root, named, nodes):
     """Returns the driver of this machine, or the one that the user named."""
-    runtime = find_runtime(root)
+    runtime = find_in_toolkits("libcudart.so.13", [root / "lib/runtime"])
     if named:
         cuda = named.resolve()
-        return Driver(cuda, nodes=nodes, runtime=runtime, folders=[cuda.parent])
+        named = Driver(cuda, nodes=nodes, runtime=runtime, folders=[cuda.parent])
+        # Penstock's own driver has Penstock's own libraries beside it.
+        for attribute, name in (("cublas", "libcublas.so.13"), ("cufft", "libcufft.so.12")):
+            if (cuda.parent / name).exists():
+                setattr(named, attribute, cuda.parent / name)
+        return named
     cuda = find("libcuda.so.1")
     beside = [cuda.parent, cuda.resolve().parent] if cuda else []
     found = Driver(
@@ -93,6 +114,8 @@ def find_driver(root, named, nodes):
         find("libnvidia-ml.so.1", beside),
         shutil.which("nvidia-smi"),
         runtime=runtime,
+        cublas=find_library("libcublas.so.13", "libcublas.so.12"),
+        cufft=find_library("libcufft.so.12", "libcufft.so.11"),
     )
     if not found.smi:
         for folder in ("/usr/local/nvidia/bin", "/usr/bin", "/opt/bin"):

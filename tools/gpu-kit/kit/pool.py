@@ -89,6 +89,10 @@ class Pool:
             self.serve["PENSTOCK_ENERGY_NVML"] = str(driver.nvml)
         if driver.nodes:
             self.serve["PENSTOCK_LIBCUDA_NODES"] = driver.nodes
+        if driver.cublas:
+            self.serve["PENSTOCK_LIBCUBLAS"] = str(driver.cublas)
+        if driver.cufft:
+            self.serve["PENSTOCK_LIBCUFFT"] = str(driver.cufft)
 
     def __enter__(self):
         penstock = self.session.root / "bin/penstock"

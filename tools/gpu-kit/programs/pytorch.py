@@ -57,6 +57,72 @@ def matmul_bf16():
     return f"off by {((got - want).norm() / want.norm()).item():.0e}"
 
 
+def matmul_half():
+    a, b = seeded(256, 128).half(), seeded(128, 320).half()
+    want = a.float() @ b.float()
+    got = (a.cuda() @ b.cuda()).float().cpu()
+    return f"off by {((got - want).norm() / want.norm()).item():.0e}"
+
+
+def products_of_batches():
+    """Products of batches, with vectors, in double precision, and of complex numbers."""
+    pairs = (
+        (seeded(6, 40, 30), seeded(6, 30, 50)),
+        (seeded(40, 30), seeded(30)),
+        (seeded(40, 30).double(), seeded(30, 7).double()),
+        (torch.complex(seeded(8, 9), seeded(8, 9)), torch.complex(seeded(9, 4), seeded(9, 4))),
+    )
+    off = [((a.cuda() @ b.cuda()).cpu() - a @ b).norm() / (a @ b).norm() for a, b in pairs]
+    return "off by " + " ".join(f"{it.item():.0e}" for it in off)
+
+
+def linear():
+    """A layer with a bias, forward and backward, in three types. NVIDIA's library adds the bias
+    within the product, and ours before it, so the last digits may differ."""
+    wrong = []
+    bounds = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+    for kind, bound in bounds.items():
+        layer, x = torch.nn.Linear(96, 64), seeded(128, 96)
+        with torch.no_grad():
+            layer.weight.copy_(seeded(64, 96))
+            layer.bias.copy_(seeded(64))
+        ours = torch.nn.Linear(96, 64).to("cuda", kind)
+        ours.load_state_dict(layer.state_dict())
+        given = x.to("cuda", kind).requires_grad_()
+        ours(given).square().mean().backward()
+        x.requires_grad_()
+        layer(x).square().mean().backward()
+        for got, want in (
+            (given.grad, x.grad),
+            (ours.weight.grad, layer.weight.grad),
+            (ours.bias.grad, layer.bias.grad),
+        ):
+            off = ((got.float().cpu() - want).norm() / want.norm()).item()
+            wrong += [f"{kind} {off:.0e}"] if not off < bound else []
+    return "wrong by " + ", ".join(wrong) if wrong else "right"
+
+
+def product_time(kind, n=4096, times=20):
+    """Times square products that follow each other without a wait."""
+    a, b = (seeded(n, n + i)[:, :n].contiguous().to("cuda", kind) for i in (0, 1))
+    for _ in range(3):
+        a @ b
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    for _ in range(times):
+        a @ b
+    torch.cuda.synchronize()
+    return f"{2 * n**3 * times / (time.perf_counter() - began) / 1e12:.1f} TFLOP/s"
+
+
+def matmul_time():
+    return product_time(torch.float32)
+
+
+def matmul_bf16_time():
+    return product_time(torch.bfloat16)
+
+
 def solve():
     a = seeded(64, 64) + 8 * torch.eye(64)
     got = torch.linalg.solve(a.cuda(), torch.ones(64, device="cuda")).cpu()
@@ -175,6 +241,11 @@ ALL = (
     graph,
     matmul,
     matmul_bf16,
+    matmul_half,
+    products_of_batches,
+    linear,
+    matmul_time,
+    matmul_bf16_time,
     training,
     step_time,
     solve,

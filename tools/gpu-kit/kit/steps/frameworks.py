@@ -22,7 +22,17 @@ TORCH = {
         "elementwise_time",
         "graph",
     ),
-    "PyTorch, products": ("matmul", "matmul_bf16", "training", "step_time"),
+    "PyTorch, products": (
+        "matmul",
+        "matmul_bf16",
+        "matmul_half",
+        "products_of_batches",
+        "linear",
+        "training",
+        "step_time",
+        "matmul_time",
+        "matmul_bf16_time",
+    ),
     "PyTorch, convolution": ("convolution", "training_convolution"),
     "PyTorch, others": ("fft", "solve"),
 }
@@ -32,7 +42,7 @@ OTHERS = {
     "JAX": ("jax", "jax_function.py"),
 }
 # Stages whose results are times, or tell the name of the device.
-VARYING = ("devices", "step_time", "elementwise_time")
+VARYING = ("devices", "step_time", "elementwise_time", "matmul_time", "matmul_bf16_time")
 
 
 def work(session):
@@ -72,7 +82,7 @@ def work(session):
 
 
 def ways(session, pool, program):
-    """Returns the ways to run a program: beside Penstock, by `penstock run`, and with the runtime
+    """Returns the ways to run a program: beside Penstock, by `penstock run`, and with the libraries
     preloaded, for frameworks that look for NVIDIA's in their own folders first."""
     libraries = session.root / "lib/cuda"
     run = [session.root / "bin/penstock", "run", "--no-local", "--", *program]
@@ -80,6 +90,9 @@ def ways(session, pool, program):
     preload["LD_PRELOAD"] = joined(
         libraries / "libcuda.so.1",
         libraries / "libcudart.so.13",
+        libraries / "libcublasLt.so.13",
+        libraries / "libcublas.so.13",
+        libraries / "libcufft.so.12",
         libraries / "libpenstock_cudapatch.so",
     )
     preload["TRITON_LIBCUDA_PATH"] = str(libraries)

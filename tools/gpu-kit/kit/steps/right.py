@@ -20,6 +20,7 @@ SCRIPTS = (
     "nvrtc_saxpy",
     "nvml",
     "cublas",
+    "cublas_lt",
     "cufft",
     "cupy_arrays",
     "cupy_libraries",
