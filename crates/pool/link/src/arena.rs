@@ -5,11 +5,13 @@
 //! memory that a guest shares with its host. The client decides which part holds which buffer. The
 //! worker checks every offset and accepts any content, so a client can damage only its own data.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::FallocateFlags;
-use rustix::mm::MapFlags;
+use rustix::mm::{Advice, MapFlags};
 
 use crate::error::LinkError;
 use crate::piece::Piece;
@@ -17,6 +19,23 @@ use crate::sealed;
 
 /// Largest arena in bytes that a peer may offer. A process's 47 address bits hold eight.
 const ARENA_BYTES_MAX: usize = 1 << 44;
+
+/// Where processes map their arenas, if there is room: above programs and sanitizers, and below
+/// where the kernel maps memory and libraries. CUDA's driver takes addresses for a GPU's memory
+/// where its own process has room, and a program can use such memory only if it has nothing there.
+/// An arena is as large as the host's memory, so elsewhere it would be in the way of many of them.
+const PLACES: Range<usize> = 0x6800_0000_0000..0x7000_0000_0000;
+
+/// Arenas begin at huge pages.
+const PLACE_STEP: usize = 2 << 20;
+
+/// Returns where the next arena of this process shall lie.
+fn place(bytes: usize) -> usize {
+    static TAKEN: AtomicUsize = AtomicUsize::new(0);
+    let step = bytes.next_multiple_of(PLACE_STEP);
+    let start = PLACES.start + TAKEN.fetch_add(step, Ordering::Relaxed) % PLACES.len();
+    if start.saturating_add(bytes) <= PLACES.end { start } else { PLACES.start }
+}
 
 #[derive(Debug)]
 pub struct Arena {
@@ -74,7 +93,7 @@ impl Arena {
         if !(1..=ARENA_BYTES_MAX).contains(&bytes) {
             return Err(LinkError::Ring("the arena's size is not within the limits"));
         }
-        let base = sealed::map(&memory, bytes, MapFlags::NORESERVE)?;
+        let base = sealed::map(&memory, bytes, place(bytes), MapFlags::NORESERVE)?;
         Ok(Self { base, bytes, memory: Memory::Sealed(memory) })
     }
 
@@ -135,6 +154,18 @@ impl Arena {
         true
     }
 
+    /// Makes the pages of a range exist, as memory of this process and not of the peer, which may
+    /// be the first to need them.
+    pub fn populate(&self, offset: u64, size: u64) {
+        let Some(place) = self.pointer(offset, size) else { return };
+        let Ok(bytes) = usize::try_from(size) else { return };
+        // SAFETY: the bytes lie within the mapping, and their content stays. Without this advice
+        // (before Linux 5.14) the pages come with their first use.
+        _ = unsafe {
+            rustix::mm::madvise(place.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
+        };
+    }
+
     /// Returns the pages of a range to the system; their content is zero afterwards. Pages that lie
     /// only partly in the range are kept. A region keeps all its pages and only clears them.
     pub fn discard(&self, offset: u64, size: u64) {
@@ -184,6 +215,17 @@ mod tests {
         ours.discard(5 << 30, 4096);
         assert!(theirs.read(5 << 30, &mut bytes));
         assert_eq!(bytes, [0; 5]);
+    }
+
+    #[test]
+    fn arenas_lie_apart_from_what_the_kernel_places() {
+        let arenas = [0; 3].map(|_| Arena::create(1 << 40).unwrap());
+        let starts = arenas.each_ref().map(|arena| arena.pointer(0, 1).unwrap().addr().get());
+        // Other tests may have taken some of the places; nothing else lies there.
+        assert!(starts.iter().any(|start| PLACES.contains(start)), "{starts:x?}");
+        // There is no room for so many, and each still has a place of its own.
+        let more: Vec<_> = (0..10).map(|_| Arena::create(1 << 40).unwrap()).collect();
+        assert!(more.iter().all(|arena| arena.pointer(0, 1).is_some()));
     }
 
     #[test]

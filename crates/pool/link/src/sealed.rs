@@ -62,19 +62,20 @@ pub(crate) fn is_of_ordinary_pages(memory: &OwnedFd) -> rustix::io::Result<bool>
     Ok(kind.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Maps memory of the size that [`size`] returned. The caller unmaps it.
+/// Maps memory of the size that [`size`] returned, at `place` if nothing is there; 0 leaves the
+/// place to the kernel. The caller unmaps it.
 pub(crate) fn map(
     memory: &OwnedFd,
     bytes: usize,
+    place: usize,
     flags: MapFlags,
 ) -> Result<NonNull<u8>, LinkError> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::SHARED | flags;
-    // SAFETY: a new mapping at an address that the kernel chooses touches nothing that exists. The
-    // seals fix the memory's size.
-    let base = unsafe {
-        rustix::mm::mmap(std::ptr::null_mut(), bytes, protection, flags, memory.as_fd(), 0)
-    };
+    let place = std::ptr::without_provenance_mut(place);
+    // SAFETY: without MAP_FIXED, `place` is a hint, and a new mapping touches nothing that exists.
+    // The seals fix the memory's size.
+    let base = unsafe { rustix::mm::mmap(place, bytes, protection, flags, memory.as_fd(), 0) };
     let base = base.map_err(LinkError::system("mapping shared memory"))?;
     NonNull::new(base.cast()).ok_or(LinkError::Ring("it was mapped at address 0"))
 }

@@ -89,7 +89,7 @@ impl Map {
         {
             return Err(LinkError::Ring("its size is not within the limits"));
         }
-        let base = sealed::map(memory, bytes, MapFlags::empty())?;
+        let base = sealed::map(memory, bytes, 0, MapFlags::empty())?;
         Ok(Arc::new(Self { base, data_bytes, piece: None }))
     }
 
