@@ -5,13 +5,13 @@ mod common;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use common::{Client, Devices, args, node};
+use common::{Client, Devices, Inbox, args, node};
 use penstock_trial::{Need, compiler, is_compiled, skip};
 use penstock_wire::args::Arg;
-use penstock_wire::calls::to_worker;
+use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::describe::{BuildOrder, BuildReport, HeapPath, HeapPlan, HeapStarted, find};
 use penstock_wire::id::kind;
-use penstock_wire::{Id, Status, U32, U64, cuda, frame};
+use penstock_wire::{Call as _, Id, Status, U32, U64, cuda, frame};
 
 const DEVICES: Devices = Devices::Real;
 
@@ -173,6 +173,65 @@ fn a_variable_of_a_module_is_a_buffer_at_its_address() {
     assert_eq!(session.address(mem), Ok(at));
     session.client.write(session.queue, mem, 0, &[7; 48]);
     assert_eq!(session.client.read(session.queue, mem, 48), [7; 48]);
+}
+
+/// Makes a buffer in the memory that client and worker share.
+fn shared(session: &mut Session, offset: u64, size: u64) -> Id<kind::Mem> {
+    let (mem, context, flags) = (session.client.id(), session.context, U64::new(1));
+    let (offset, size) = (U64::new(offset), U64::new(size));
+    session.client.send(
+        to_worker::CreateSharedBuffer { mem, context, flags, offset, size },
+        &[],
+        &[],
+    );
+    mem
+}
+
+fn copy(session: &mut Session, source: Id<kind::Mem>, target: Id<kind::Mem>, size: u64) {
+    let (queue, event, zero) = (session.queue, session.client.id(), U64::ZERO);
+    let size = U64::new(size);
+    let call = to_worker::CopyBuffer {
+        queue,
+        source,
+        target,
+        event,
+        source_offset: zero,
+        target_offset: zero,
+        size,
+    };
+    session.client.send(call, &[], &[]);
+    assert_eq!(session.client.status(event), 0);
+}
+
+fn is_gone(inbox: &Inbox, mem: Id<kind::Mem>) -> bool {
+    inbox.order.contains(&(to_client::MemGone::OPCODE, mem.get()))
+}
+
+#[test]
+fn a_gpu_copies_memory_that_client_and_worker_share() {
+    const SIZE: u64 = 100_000;
+    let Some(mut session) = session() else { return };
+    let arena = session.client.sender.arena().expect("rings have an arena").clone();
+    let (pinned, own) =
+        (shared(&mut session, 8192, SIZE), session.client.buffer(session.context, SIZE));
+    let bytes: Vec<u8> = (0..SIZE).flat_map(|at| (at * 7).to_le_bytes()).take(100_000).collect();
+    assert!(arena.write(8192, &bytes));
+    copy(&mut session, pinned, own, SIZE);
+    assert!(session.client.read(session.queue, own, SIZE) == bytes);
+    assert!(arena.write(8192, &vec![0; bytes.len()]));
+    copy(&mut session, own, pinned, SIZE);
+    let mut back = vec![0; bytes.len()];
+    assert!(arena.read(8192, &mut back) && back == bytes);
+    // The parts of two buffers must not overlap: the driver registers no page twice.
+    let twice = shared(&mut session, 8192, SIZE);
+    assert!(session.address(twice).is_err() && session.address(pinned).is_ok());
+    session.client.until("the end of what was refused", |inbox| is_gone(inbox, twice));
+    assert!(!is_gone(&session.client.inbox, pinned));
+    session.client.send(to_worker::ReleaseMem { mem: pinned }, &[], &[]);
+    session.client.until("the end of the buffer", |inbox| is_gone(inbox, pinned));
+    // Nothing of it is registered any more.
+    let again = shared(&mut session, 8192, SIZE);
+    assert!(session.address(again).is_ok());
 }
 
 #[test]

@@ -23,6 +23,11 @@ pub unsafe trait HostMemory: Send + Sync {
     fn pieces(&self) -> Vec<Range<usize>> {
         std::iter::once(0..self.range().1).collect()
     }
+
+    /// Returns whether kernels of a GPU use the memory. Otherwise a GPU only copies it.
+    fn is_for_kernels(&self) -> bool {
+        true
+    }
 }
 
 /// Pages of this process: its own, which are zero at first and unmapped when dropped, or lent ones.

@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use cuda_common::*;
-use penstock_device::{Arg, Context, HostMemory, IndexSpace, Kernel, Mem, Queue, Status, Want};
+use penstock_device::{
+    Arg, Context, HostMemory, IndexSpace, Kernel, Mem, Queue, Rect, Status, Want,
+};
 use penstock_trial::wait_for;
 use penstock_wire::cuda;
 
@@ -133,6 +135,40 @@ fn kernels_store_into_memory_of_the_host_and_read_what_is_there() {
     queue.write(&part, 24, staged(&77_u64.to_ne_bytes()), &[], Want::Nothing).unwrap();
     queue.finish().unwrap();
     assert_eq!(word(start, 2 * PAGE + 24), 77);
+}
+
+#[test]
+fn copies_between_the_host_and_the_device_take_every_row() {
+    const WIDTH: usize = 100;
+    let Some((context, queue)) = first() else { return };
+    let _alone = alone();
+    let (mem, start, _) = lend(&context);
+    let mem = mem.unwrap();
+    let own = buffer(&context, PAGE as u64);
+    queue.write(&own, 0, staged(&pattern(PAGE)), &[], Want::Nothing).unwrap();
+    // From the device: all bytes, and rows that lie farther apart on the host.
+    queue.copy(&own, 0, &mem, 2 * PAGE as u64, PAGE as u64, &[], Want::Nothing).unwrap();
+    let region = [WIDTH as u64, 10, 1];
+    let rows = |x, row_pitch| Rect { origin: [x, 0, 0], row_pitch, slice_pitch: 0 };
+    let (close, far) = (rows(0, 2 * WIDTH as u64), rows(3, 3 * WIDTH as u64));
+    queue.copy_rect(&own, &close, &mem, &far, region, &[], Want::Nothing).unwrap();
+    queue.finish().unwrap();
+    let bytes = pattern(PAGE);
+    // SAFETY: the pages live while `mem` does, and nothing writes them now.
+    let host = unsafe { std::slice::from_raw_parts(start.as_ptr(), BYTES) };
+    assert_eq!(host[2 * PAGE..], bytes);
+    let row = |at: usize| &bytes[at * 2 * WIDTH..][..WIDTH];
+    (0..10).for_each(|at| assert_eq!(&host[3 + at * 3 * WIDTH..][..WIDTH], row(at)));
+    assert_eq!((host[2], host[3 + WIDTH]), (0, 0));
+    // And back.
+    let back = buffer(&context, PAGE as u64);
+    queue.copy_rect(&mem, &far, &back, &close, region, &[], Want::Nothing).unwrap();
+    let end = 3 * PAGE as u64 - 8;
+    queue.copy(&mem, end, &back, PAGE as u64 - 8, 8, &[], Want::Nothing).unwrap();
+    queue.finish().unwrap();
+    let back = read_all(&queue, &back);
+    (0..10).for_each(|at| assert_eq!(&back[at * 2 * WIDTH..][..WIDTH], row(at)));
+    assert_eq!(back[PAGE - 8..], bytes[PAGE - 8..]);
 }
 
 #[test]

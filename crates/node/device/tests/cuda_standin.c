@@ -4,7 +4,9 @@
  *
  * It is stricter than the driver: a call without a current context, a range outside an
  * allocation and a read into memory that is not pinned are errors, because they would be wrong
- * or slow on the driver. A GPU sees only registered host memory, at addresses of its own. */
+ * or slow on the driver. A GPU sees only registered host memory, at addresses of its own. The host
+ * memory of a copy must still be pinned when the copy runs. If CUDA_STANDIN_ONLY_MAPPED is set in
+ * the environment, the host memory of a copy of more than 64 KiB must be one that the GPU sees. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>
@@ -67,7 +69,9 @@ struct launch {
 struct op {
     enum { BOX, SET, RECORD, WAIT, LAUNCH, TASK } kind;
     struct box box;
-    void *owned; /* bytes that the call copied */
+    void *owned;        /* bytes that the call copied */
+    const void *pinned; /* host memory of a copy */
+    uint64_t pinned_bytes;
     uint64_t to, bytes;
     unsigned value, width;
     struct event *event;
@@ -112,7 +116,10 @@ static void run(struct op *op) {
     } else if (sticky) {
         return; /* nothing runs in a context that has ended */
     } else if (op->kind == BOX) {
-        copy_box(&op->box);
+        if (op->pinned && !is_pinned(op->pinned, op->pinned_bytes))
+            sticky = ILLEGAL_ADDRESS;
+        else
+            copy_box(&op->box);
     } else if (op->kind == SET) {
         for (uint64_t i = 0; i < op->bytes; i += op->width)
             memcpy((char *)op->to + i, &op->value, op->width);
@@ -268,8 +275,9 @@ int standin_push_task(struct stream *s, void (*task)(void *), void *argument) {
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-static CUresult copy(struct stream *s, uint64_t from, uint64_t to, uint64_t bytes, void *owned) {
-    struct op op = {.kind = BOX, .owned = owned};
+static CUresult copy(struct stream *s, uint64_t from, uint64_t to, uint64_t bytes, void *owned,
+                     const void *pinned) {
+    struct op op = {.kind = BOX, .owned = owned, .pinned = pinned, .pinned_bytes = bytes};
     op.box = (struct box){from, to, bytes, bytes, 1, 1, bytes, 1, 1};
     push(s, op);
     return OK;
@@ -278,23 +286,25 @@ static CUresult copy(struct stream *s, uint64_t from, uint64_t to, uint64_t byte
 CUresult cuMemcpyHtoDAsync_v2(ptr to, const void *from, size_t bytes, struct stream *s) {
     NEEDS_CONTEXT;
     if (!(to = seen(to, bytes))) return INVALID_VALUE;
-    if (is_pinned(from, bytes)) return copy(s, (uint64_t)from, to, bytes, NULL);
+    if (is_refused(from, bytes)) return INVALID_VALUE;
+    if (is_pinned(from, bytes)) return copy(s, (uint64_t)from, to, bytes, NULL, from);
     if (bytes > 64 << 10) return INVALID_VALUE; /* the driver would wait here */
     void *owned = malloc(bytes);
     memcpy(owned, from, bytes);
-    return copy(s, (uint64_t)owned, to, bytes, owned);
+    return copy(s, (uint64_t)owned, to, bytes, owned, NULL);
 }
 
 CUresult cuMemcpyDtoHAsync_v2(void *to, ptr from, size_t bytes, struct stream *s) {
     NEEDS_CONTEXT;
-    if (!(from = seen(from, bytes)) || !is_pinned(to, bytes)) return INVALID_VALUE;
-    return copy(s, from, (uint64_t)to, bytes, NULL);
+    if (!(from = seen(from, bytes)) || !is_pinned(to, bytes) || is_refused(to, bytes))
+        return INVALID_VALUE;
+    return copy(s, from, (uint64_t)to, bytes, NULL, to);
 }
 
 CUresult cuMemcpyDtoDAsync_v2(ptr to, ptr from, size_t bytes, struct stream *s) {
     NEEDS_CONTEXT;
     if (!(from = seen(from, bytes)) || !(to = seen(to, bytes))) return INVALID_VALUE;
-    return copy(s, from, to, bytes, NULL);
+    return copy(s, from, to, bytes, NULL, NULL);
 }
 
 struct place {
@@ -328,12 +338,17 @@ CUresult cuMemcpy3DAsync_v2(const struct copy3d *c, struct stream *s) {
              to = t->type == 1 ? (uint64_t)t->host : t->device;
     if (f->type == 2 && !(from = seen(from, from_bytes))) return INVALID_VALUE;
     if (t->type == 2 && !(to = seen(to, to_bytes))) return INVALID_VALUE;
-    if (t->type == 1 && !is_pinned(t->host, to_bytes)) return INVALID_VALUE;
+    if (t->type == 1 && (!is_pinned(t->host, to_bytes) || is_refused(t->host, to_bytes)))
+        return INVALID_VALUE;
+    if (f->type == 1 && is_refused(f->host, from_bytes)) return INVALID_VALUE;
+    if (t->type == 1) op.pinned = t->host, op.pinned_bytes = to_bytes;
     if (f->type == 1 && !is_pinned(f->host, from_bytes)) {
         if (from_bytes > 64 << 10) return INVALID_VALUE;
         op.owned = malloc(from_bytes);
         memcpy(op.owned, f->host, from_bytes);
         from = (uint64_t)op.owned;
+    } else if (f->type == 1) {
+        op.pinned = f->host, op.pinned_bytes = from_bytes;
     }
     op.box = (struct box){from,      to,       f->pitch,  t->pitch, f->height,
                           t->height, c->width, c->height, c->depth};

@@ -39,6 +39,19 @@ static int is_pinned(const void *start, uint64_t bytes) {
     return found;
 }
 
+/* Returns whether CUDA_STANDIN_ONLY_MAPPED forbids a copy from or to this host memory. */
+static int is_refused(const void *start, uint64_t bytes) {
+    if (bytes <= 64 << 10 || !getenv("CUDA_STANDIN_ONLY_MAPPED")) return 0;
+    pthread_mutex_lock(&lock);
+    int found = 0;
+    for (struct range *r = ranges; r; r = r->next)
+        if (r->mapped && (uint64_t)start >= r->start &&
+            (uint64_t)start + bytes <= r->start + r->bytes)
+            found = 1;
+    pthread_mutex_unlock(&lock);
+    return !found;
+}
+
 static void add_range(uint64_t start, uint64_t bytes, int pinned) {
     struct range *r = malloc(sizeof *r);
     *r = (struct range){start, bytes, pinned, current, 0, ranges};
@@ -137,8 +150,15 @@ static int is_there(const void *at) {
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }
 
+/* If CUDA_STANDIN_MAPS is set, it is the most pieces of host memory that the GPU sees at a time. */
+static int may_map(void) {
+    const char *most = getenv("CUDA_STANDIN_MAPS");
+    return !most || standin_mapped < atoi(most);
+}
+
 CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     NEEDS_CONTEXT;
+    if ((flags & 2) && !may_map()) return NO_MEMORY;
     if (is_pinned(start, 1)) return ALREADY_REGISTERED;
     if (!bytes || !is_there(start) || !is_there((char *)start + bytes - 1)) return INVALID_VALUE;
     pthread_mutex_lock(&lock);

@@ -56,6 +56,11 @@ unsafe impl device::HostMemory for ArenaPart {
             _ => (NonNull::dangling(), 0),
         }
     }
+
+    /// It is pinned memory of the program, unless the device works on the host's memory anyway.
+    fn is_for_kernels(&self) -> bool {
+        false
+    }
 }
 
 /// One PE's view of a heap, lent to a driver.

@@ -337,7 +337,9 @@ inbox! {
         payload.read(&mut into[start..end])?;
     }
     Output |inbox, _call, payload| { inbox.output.extend(payload.read_all()?); }
-    MemGone |_inbox, _call, _payload| {}
+    MemGone |inbox, call, _payload| {
+        inbox.order.push((to_client::MemGone::OPCODE, call.mem.get()));
+    }
     PeerLost |inbox, call, _payload| { inbox.peers_lost.push(call.peer.get()); }
     QueueFailed |inbox, call, _payload| {
         let failure = (call.queue.get(), Status(call.status.get()), inbox.events.len());

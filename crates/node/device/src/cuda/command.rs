@@ -49,6 +49,7 @@ pub(super) enum Work {
     Copy {
         from: Layout,
         to: Layout,
+        way: CopyWay,
     },
     Fill {
         to: u64,
@@ -67,6 +68,30 @@ pub(super) enum Work {
         to: Arc<Lock<Staged>>,
         done: usize,
     },
+}
+
+/// Between which memories a copy is. Registered memory of the host has addresses on the GPU, too.
+/// But its addresses in this process tell the driver that one of the GPU's copy engines can do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyWay {
+    /// Both sides are used at the GPU's addresses.
+    OnDevice,
+    /// The source is memory of the host. `distance`: its address on the GPU less that in this
+    /// process.
+    FromHost { distance: u64 },
+    /// The target is memory of the host.
+    ToHost { distance: u64 },
+}
+
+impl CopyWay {
+    /// Each side has its distance if it is memory of the host.
+    pub(super) fn between(source: Option<u64>, target: Option<u64>) -> Self {
+        match (source, target) {
+            (Some(distance), None) => Self::FromHost { distance },
+            (None, Some(distance)) => Self::ToHost { distance },
+            (None, None) | (Some(_), Some(_)) => Self::OnDevice,
+        }
+    }
 }
 
 pub(super) struct Launch {
@@ -95,7 +120,7 @@ impl Work {
             Self::Nothing => Ok(Given::All(None)),
             Self::Launch(launch) => launch.give(stream).map(|()| Given::All(None)),
             Self::Library(call) => call.give(stream).map(|()| Given::All(None)),
-            Self::Copy { from, to } => copy(stream, from, to).map(|()| Given::All(None)),
+            Self::Copy { from, to, way } => copy(stream, from, to, *way).map(|()| Given::All(None)),
             Self::Fill { to, bytes, pattern } => {
                 fill(stream, *to, *bytes, pattern).map(|()| Given::All(None))
             }
@@ -289,25 +314,47 @@ fn download(stream: &Arc<Stream>, from: &Layout, to: *mut u8) -> Result<(), Stat
     check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
 }
 
-fn copy(stream: &Arc<Stream>, from: &Layout, to: &Layout) -> Result<(), Status> {
+fn copy(stream: &Arc<Stream>, from: &Layout, to: &Layout, way: CopyWay) -> Result<(), Status> {
     let cuda = stream.device().cuda();
     let (flat_from, flat_to) = (from.merged(), to.merged());
     if flat_from.is_linear() && flat_to.is_linear() {
-        // SAFETY: both ranges lie within buffers.
+        let (to, from, bytes) = (flat_to.address, flat_from.address, flat_from.bytes());
+        // SAFETY: both ranges lie within buffers, which stay until the stream is done. Memory of
+        // the host is registered as long as its buffer lives.
         return check(unsafe {
-            (cuda.cuMemcpyDtoDAsync)(
-                flat_to.address,
-                flat_from.address,
-                flat_from.bytes(),
-                stream.raw(),
-            )
+            match way {
+                CopyWay::OnDevice => (cuda.cuMemcpyDtoDAsync)(to, from, bytes, stream.raw()),
+                CopyWay::FromHost { distance } => {
+                    (cuda.cuMemcpyHtoDAsync)(to, host(from, distance), bytes, stream.raw())
+                }
+                CopyWay::ToHost { distance } => {
+                    (cuda.cuMemcpyDtoHAsync)(host(to, distance), from, bytes, stream.raw())
+                }
+            }
         });
     }
     let mut order = boxes(from);
     set_source(&mut order, from);
     set_target(&mut order, to);
-    // SAFETY: both boxes lie within buffers.
+    match way {
+        CopyWay::OnDevice => {}
+        CopyWay::FromHost { distance } => {
+            order.srcMemoryType = CU_MEMORYTYPE_HOST;
+            order.srcHost = host(from.address, distance);
+        }
+        CopyWay::ToHost { distance } => {
+            order.dstMemoryType = CU_MEMORYTYPE_HOST;
+            order.dstHost = host(to.address, distance);
+        }
+    }
+    // SAFETY: both boxes lie within buffers, as above.
     check(unsafe { (cuda.cuMemcpy3DAsync)(&order, stream.raw()) })
+}
+
+/// Returns the address in this process of memory of the host that the GPU has at an address.
+fn host(at: u64, distance: u64) -> *mut c_void {
+    let address = usize::try_from(at.wrapping_sub(distance)).unwrap_or_default();
+    std::ptr::with_exposed_provenance_mut(address)
 }
 
 /// Describes a copy of a box of this size; the caller sets source and target.

@@ -1,5 +1,6 @@
-//! Memory of this process, shared with others, that a GPU's kernels load from and store into: the
-//! views of symmetric heaps. The driver pins its pages and gives the GPU addresses for them.
+//! Memory of this process, shared with others, that a GPU accesses by itself: the views of
+//! symmetric heaps, which its kernels load from and store into, and the pinned memory of programs,
+//! which it copies. The driver pins the pages and gives the GPU addresses for them.
 
 use std::ffi::c_void;
 
@@ -17,8 +18,11 @@ use crate::home::HostMemory;
 /// Lent memory that a GPU can use. All kernels that use it must have ended before it is dropped.
 pub(super) struct Mapped {
     device: &'static Device,
-    /// Start of the memory on the GPU.
+    /// Start of the memory on the GPU. If the GPU only copies it, it may have no other address than
+    /// in this process.
     address: CUdeviceptr,
+    /// Address of a byte on the GPU less its address in this process.
+    distance: u64,
     /// Starts of the registered pieces.
     registered: Vec<usize>,
     /// Dropped last, after the pages are unpinned.
@@ -26,42 +30,53 @@ pub(super) struct Mapped {
 }
 
 impl Mapped {
-    /// Maps all pieces of the memory for the device.
+    /// Registers all pieces of the memory for the device, and maps them if the driver can.
     ///
     /// # Errors
-    /// `CL_INVALID_OPERATION` if the driver cannot map host memory, or if the pieces have other
-    /// distances on the GPU than on the host; the driver's errors.
+    /// `CL_INVALID_OPERATION` if kernels use the memory and the driver cannot map it, or if the
+    /// pieces have other distances on the GPU than on the host; the driver's errors.
     pub(super) fn new(
         device: &'static Device,
         memory: Box<dyn HostMemory>,
     ) -> Result<Self, Status> {
-        if !can_map(device) {
+        let (maps, must_map) = (can_map(device), memory.is_for_kernels());
+        if must_map && !maps {
             return Err(Status::INVALID_OPERATION);
         }
         device.enter()?;
         let (start, bytes) = memory.range();
         let start = start.as_ptr().expose_provenance();
-        let mut mapped = Self { device, address: 0, registered: Vec::new(), memory };
+        let mut mapped = Self { device, address: 0, distance: 0, registered: Vec::new(), memory };
         let mut distance = None;
         for piece in mapped.memory.pieces() {
             let at = start.checked_add(piece.start).ok_or(Status::INVALID_VALUE)?;
             if piece.end > bytes || piece.is_empty() {
                 return Err(Status::INVALID_VALUE);
             }
-            let address = register(device, at, piece.len())?;
+            register(device, at, piece.len(), maps)?;
             mapped.registered.push(at);
+            // Copies need no address of the GPU's own.
+            let address = match address_of(device, at) {
+                Err(error) if must_map => return Err(error),
+                found => found.unwrap_or(at as u64),
+            };
             // Kernels compute the address of one piece from that of another.
             let far = address.wrapping_sub(at as u64);
             if *distance.get_or_insert(far) != far {
                 return Err(Status::INVALID_OPERATION);
             }
         }
-        mapped.address = (start as u64).wrapping_add(distance.ok_or(Status::INVALID_VALUE)?);
+        mapped.distance = distance.ok_or(Status::INVALID_VALUE)?;
+        mapped.address = (start as u64).wrapping_add(mapped.distance);
         Ok(mapped)
     }
 
     pub(super) fn address(&self) -> CUdeviceptr {
         self.address
+    }
+
+    pub(super) fn distance(&self) -> u64 {
+        self.distance
     }
 }
 
@@ -74,17 +89,20 @@ fn can_map(device: &Device) -> bool {
         && !is(CU_DEVICE_ATTRIBUTE_INTEGRATED)
 }
 
-/// Registers a piece and returns its address on the GPU. The device's context is current.
-fn register(device: &Device, at: usize, bytes: usize) -> Result<CUdeviceptr, Status> {
-    let cuda = device.cuda();
-    let address_of = cuda.cuMemHostGetDevicePointer.ok_or(Status::INVALID_OPERATION)?;
+/// Registers a piece, which gets an address on the GPU if `maps`. The device's context is current.
+fn register(device: &Device, at: usize, bytes: usize, maps: bool) -> Result<(), Status> {
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(at);
-    let flags = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+    let flags = CU_MEMHOSTALLOC_PORTABLE | if maps { CU_MEMHOSTALLOC_DEVICEMAP } else { 0 };
     // SAFETY: the memory is lent, and so the piece mapped, until the piece has been unregistered.
-    check(unsafe { (cuda.cuMemHostRegister)(start, bytes, flags) })?;
+    check(unsafe { (device.cuda().cuMemHostRegister)(start, bytes, flags) })
+}
+
+/// Returns the address of a registered piece on the GPU. The device's context is current.
+fn address_of(device: &Device, at: usize) -> Result<CUdeviceptr, Status> {
+    let ask = device.cuda().cuMemHostGetDevicePointer.ok_or(Status::INVALID_OPERATION)?;
     let mut address = 0;
-    // SAFETY: the piece was registered above; `address` outlives the call.
-    check(unsafe { address_of(&mut address, start, 0) }).inspect_err(|_| unregister(device, at))?;
+    // SAFETY: the piece was registered; `address` outlives the call.
+    check(unsafe { ask(&mut address, std::ptr::with_exposed_provenance_mut(at), 0) })?;
     Ok(address)
 }
 

@@ -86,6 +86,16 @@ impl Memory {
         Ok(Self::of(context, address, Owner::Variable(module)))
     }
 
+    /// Returns the address of a byte on the GPU less its address in this process, if the bytes are
+    /// memory of the host.
+    pub(super) fn host_distance(&self) -> Option<u64> {
+        match self.owner.as_ref()? {
+            Owner::Mapped(mapped) => Some(mapped.distance()),
+            Owner::Buffer(parent) => parent.host_distance(),
+            Owner::Own(_) | Owner::Variable(_) => None,
+        }
+    }
+
     /// Returns the layout of `bytes` bytes at `offset`.
     pub(super) fn range(&self, offset: usize, bytes: usize) -> Layout {
         Layout::linear(self.address + offset as u64, bytes)

@@ -7,7 +7,7 @@ use penstock_process::Lock;
 use penstock_wire::library::LibraryCall;
 use penstock_wire::status::Status;
 
-use super::command::{Kept, Work};
+use super::command::{CopyWay, Kept, Work};
 use super::context::Context;
 use super::event::Event as OwnEvent;
 use super::kernel::Kernel;
@@ -59,12 +59,14 @@ fn work_of(command: Command<'_>) -> Result<(Work, [Kept; 2]), Status> {
         Command::Copy { source, from, target, to, bytes } => {
             let (source, target) = (memory(source)?, memory(target)?);
             let (from, to) = (source.range(from, bytes), target.range(to, bytes));
-            (Work::Copy { from, to }, [keep(source), keep(target)])
+            let way = CopyWay::between(source.host_distance(), target.host_distance());
+            (Work::Copy { from, to, way }, [keep(source), keep(target)])
         }
         Command::CopyRect { source, from, target, to, region } => {
             let (source, target) = (memory(source)?, memory(target)?);
             let (from, to) = (source.rect(&from, region), target.rect(&to, region));
-            (Work::Copy { from, to }, [keep(source), keep(target)])
+            let way = CopyWay::between(source.host_distance(), target.host_distance());
+            (Work::Copy { from, to, way }, [keep(source), keep(target)])
         }
         Command::Fill { mem, pattern, offset, bytes } => {
             let mem = memory(mem)?;
