@@ -6,9 +6,10 @@
 #   tests/cuda/native.sh [NAME...]
 #
 # NAME is a program that tests/cuda/run.sh has built or a Python program beside this file, which run
-# on the chain; or "heaps". Without names: native.c on both, the programs below on the chain, and
-# symmetric heaps of the stand-in's GPUs with each other and with PoCL, in one worker and in two.
-# Calls of cuBLAS and cuFFT reach our own libraries on the chain, as they reach NVIDIA's on a GPU.
+# on the chain; or "heaps". Without names: native.c and pinned.c on both, the programs below on the
+# chain, and symmetric heaps of the stand-in's GPUs with each other and with PoCL, in one worker and
+# in two. Calls of cuBLAS and cuFFT reach our own libraries on the chain, as they reach NVIDIA's on
+# a GPU.
 # Prints one line per test with its time, and a summary.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -64,14 +65,15 @@ if ! command -v "${CC:-cc}" >/dev/null; then
 fi
 count=0
 [ -z "$heaps" ] || count=$((count + ${#heap_cases[@]}))
-[ -z "$others" ] || count=$((count + 5 + ${#names[@]}))
+[ -z "$others" ] || count=$((count + 11 + ${#names[@]}))
 tally_plan native $count
 # The stand-in for cuBLAS finds the driver by its name.
 "${CC:-cc}" -O2 -fPIC -shared -DNEWER -Wl,-soname,libcuda.so.1 "-DMEMORY_BYTES=(128ull << 20)" \
     -o "$out/tests/standin.so" "$POOL_ROOT/crates/node/device/tests/cuda_standin.c" -lpthread &&
     "${CC:-cc}" -O2 -fPIC -shared -o "$out/tests/cublas_standin.so" \
         "$POOL_ROOT/crates/node/device/tests/cublas_standin.c" -ldl -lm &&
-    "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl || exit 1
+    "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/native" "$here/native.c" -ldl &&
+    "${CC:-cc}" -std=gnu17 -O1 -w -o "$out/tests/pinned" "$here/pinned.c" -ldl -lpthread || exit 1
 
 trap pool_stop EXIT
 trap 'exit 130' INT TERM
@@ -153,6 +155,28 @@ pool_serve --listen "unix:$POOL_DIR/taken.sock" || exit 1
 run_on "$POOL_ADDRESS" env PENSTOCK_TEST_TAKEN=200000000000 "$out/tests/native" Stand-in
 name=native-chain
 run_on "$chain" "$out/tests/native"
+# Pinned memory: what the GPU copies by itself, with few registrations, and no byte through memory
+# that it does not see; a driver that registers one piece, or none; one that maps nothing for
+# kernels; a client that shares no memory with the node; and the chain.
+pinned_on() {
+    local kind=$2
+    name=pinned-$1
+    shift 2
+    POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" "$@")
+    pool_serve --listen "unix:$POOL_DIR/$name.sock" || exit 1
+    run_on "$POOL_ADDRESS" "$out/tests/pinned" "$kind"
+}
+pinned_on standin shared CUDA_STANDIN_ONLY_MAPPED=1 CUDA_STANDIN_MAPS=8
+pinned_on one-piece both CUDA_STANDIN_MAPS=1
+pinned_on refused pages CUDA_STANDIN_MAPS=0
+pinned_on integrated shared CUDA_STANDIN_INTEGRATED=1
+name=pinned-tcp
+POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" "PENSTOCK_KEY=$POOL_DIR/key")
+PENSTOCK_KEY=$POOL_DIR/key "$PENSTOCK_BIN/penstock" key --create >/dev/null || exit 1
+pool_serve --listen tcp:127.0.0.1:0 || exit 1
+run_on "$POOL_ADDRESS" env PENSTOCK_KEY="$POOL_DIR/key" "$out/tests/pinned" pages
+name=pinned-chain
+run_on "$chain" "$out/tests/pinned" shared
 # A daemon that finds our own library first, as under `penstock run`, must not take it for a driver.
 name=own-library-is-no-driver
 POOL_SERVE_ENV=("${none[@]}" "LD_LIBRARY_PATH=$libraries")

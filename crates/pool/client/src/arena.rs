@@ -119,6 +119,11 @@ impl Part {
         self.range.start
     }
 
+    /// Makes the pages exist as memory of this process.
+    pub(crate) fn populate(&self) {
+        self.shared.arena.populate(self.range.start, self.range.end - self.range.start);
+    }
+
     /// Returns whether the kernel can lend the pages to other processes.
     pub(crate) fn is_lendable(&self) -> bool {
         self.shared.arena.is_lendable()

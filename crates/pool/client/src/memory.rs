@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use penstock_cl_sys::CL_MEM_READ_WRITE;
 use penstock_process::Lock;
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::to_worker;
@@ -90,6 +91,23 @@ impl Memory {
         init: Option<&[u8]>,
     ) -> Result<Arc<Self>> {
         Self::new(context.clone(), MemoryKind::Buffer, flags, size, None, 0, init)
+    }
+
+    /// Makes a buffer in memory that this process shares with the worker, for devices that do not
+    /// work on the host's memory but copy from and to it by themselves. Its content is zero, and
+    /// [`Memory::shared_pointer`] is its address. Returns `None` if there is no such memory, or if
+    /// the node does not take it. Waits for the worker.
+    pub fn shared(context: &Arc<Context>, size: u64) -> Option<Arc<Self>> {
+        let [place] = context.places() else { return None };
+        let part = place.session().arena()?.take(size)?;
+        // The worker has the system pin the pages, and they are memory of the program.
+        part.populate();
+        let flags = CL_MEM_READ_WRITE;
+        let mut memory = Self::object(context.clone(), MemoryKind::Buffer, flags, size, None, 0);
+        memory.part = Some(part);
+        memory.create_in(0).ok()?;
+        // A buffer that the worker could not make has no address.
+        memory.device_address().is_ok().then(|| Arc::new(memory))
     }
 
     /// Makes a part of a buffer.

@@ -247,13 +247,13 @@ impl Opening<'_> {
         })?;
         let devices = description.platforms.iter().map(|it| it.devices.len()).sum::<usize>();
         log!(Debug, "node {address} is open, with {devices} devices");
-        // Without a device that works on the host's memory, an arena would only cost addresses and
-        // descriptors.
+        // Without a device that works on the host's memory or copies it by itself, an arena would
+        // only cost addresses and descriptors.
         let shares = description
             .platforms
             .iter()
             .flat_map(|it| &it.devices)
-            .any(|device| device.shares_host_memory);
+            .any(|device| device.shares_host_memory || device.gpu.is_some());
         let features =
             if shares { opened.features } else { opened.features & !feature::SHARED_ARENA };
         // Established immediately: other nodes may have this program wait in line, and a worker

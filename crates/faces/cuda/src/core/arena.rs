@@ -11,7 +11,7 @@ use penstock_cuda_sys::driver::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMO
 use penstock_process::{Lock, variable};
 
 use super::address;
-use super::block::{Arena, Block, GRAIN_BYTES, MemoryOffset};
+use super::block::{Arena, ArenaSource, Block, GRAIN_BYTES, MemoryOffset};
 use super::free::FreeRanges;
 use super::{native, reserved};
 use crate::edge::{CuResult, window};
@@ -30,10 +30,6 @@ const ARENAS_MAX: usize = 32;
 /// frees more waits, as CUDA's own `cudaFree` always does. Otherwise a program that allocates and
 /// frees in a loop would touch all memory.
 pub(crate) const LEAVING_BYTES_MAX: u64 = 256 << 20;
-
-/// Maximum number of bytes of free arenas that are kept for later allocations if the driver
-/// allocates memory. Arenas beyond that are returned, so that other users of the GPU can have them.
-const KEPT_BYTES: u64 = 256 << 20;
 
 /// What is known of an allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +67,7 @@ struct SpaceState {
     serial: u64,
 }
 
-/// The memory of one device.
+/// The memory of one device, or the host memory that the device copies by itself.
 #[derive(Debug)]
 pub(crate) struct AddressSpace {
     context: Arc<Context>,
@@ -89,8 +85,7 @@ pub(crate) struct AddressSpace {
     /// Whether there can be only one arena.
     has_one_arena: bool,
     total: u64,
-    /// Whether CUDA's own driver chooses the addresses.
-    is_native: bool,
+    source: ArenaSource,
     state: Lock<SpaceState>,
 }
 
@@ -109,8 +104,19 @@ pub(crate) struct DeviceMemory {
     pub(crate) lazy: bool,
     /// Whether there can be only one arena.
     pub(crate) has_one_arena: bool,
-    /// Whether CUDA's own driver chooses the addresses.
-    pub(crate) is_native: bool,
+    pub(crate) source: ArenaSource,
+}
+
+impl DeviceMemory {
+    /// Memory that the program shares with a worker. The node's limits decide how much of it there
+    /// can be, and no size is known before.
+    pub(super) const SHARED: Self = Self {
+        largest: 0,
+        total: 0,
+        lazy: false,
+        has_one_arena: false,
+        source: ArenaSource::Shared,
+    };
 }
 
 /// Limits of the arenas of one device, in bytes.
@@ -150,7 +156,7 @@ fn arena_bytes() -> Option<u64> {
 
 impl AddressSpace {
     pub(crate) fn new(context: &Arc<Context>, device: usize, memory: DeviceMemory) -> Self {
-        let DeviceMemory { largest, total, lazy, has_one_arena, is_native } = memory;
+        let DeviceMemory { largest, total, lazy, has_one_arena, source } = memory;
         let largest = largest / GRAIN_BYTES * GRAIN_BYTES;
         // Unused pages cost nothing, so the arena can have the largest size.
         let step = if lazy { largest } else { GROW_BYTES };
@@ -162,7 +168,8 @@ impl AddressSpace {
         let span_bytes = address::span(total, ARENAS_MAX);
         // The reservation names the device by the number that identifies it.
         let window = address::window(device)
-            .filter(|start| !is_native && reserved::reserve(*start, *start, span_bytes));
+            .filter(|_| source == ArenaSource::Pool)
+            .filter(|start| reserved::reserve(*start, *start, span_bytes));
         Self {
             context: context.clone(),
             first: window.unwrap_or(address::first(device)),
@@ -172,7 +179,7 @@ impl AddressSpace {
             largest,
             has_one_arena,
             total,
-            is_native,
+            source,
             state: Lock::default(),
         }
     }
@@ -190,7 +197,7 @@ impl AddressSpace {
 
     /// Returns whether the address is in one of the arenas and CUDA's own driver chose it.
     pub(crate) fn has_native(&self, address: u64) -> bool {
-        self.is_native && self.state.lock().locate(address).is_some()
+        self.source == ArenaSource::Driver && self.state.lock().locate(address).is_some()
     }
 
     /// Adds memory that the driver uses for something else. Nothing is allocated from it.
@@ -234,12 +241,15 @@ impl AddressSpace {
 
     /// Returns the number of arenas that kernels must know.
     pub(crate) fn count(&self) -> usize {
-        if self.is_native { 0 } else { self.state.lock().arenas.len() }
+        if self.source == ArenaSource::Pool { self.state.lock().arenas.len() } else { 0 }
     }
 
     /// Returns the arenas that kernels must know.
     pub(crate) fn arenas(&self) -> Vec<Arena> {
-        if self.is_native { Vec::new() } else { self.state.lock().arenas.clone() }
+        match self.source {
+            ArenaSource::Pool => self.state.lock().arenas.clone(),
+            ArenaSource::Driver | ArenaSource::Shared => Vec::new(),
+        }
     }
 
     /// Allocates memory for `owner`. `program_may_free`: the program may free it.
@@ -291,19 +301,17 @@ impl AddressSpace {
 
     /// Adds an arena with room for `bytes`.
     fn grow(&self, state: &mut SpaceState, bytes: u64) -> CuResult {
-        if self.is_native {
-            // The last grain of each arena is never allocated. The driver may place two arenas side
-            // by side, and a free range must not span both.
+        if self.source != ArenaSource::Pool {
+            // The last grain of each arena is never allocated. Two arenas may lie side by side, and
+            // a free range must not span both.
             let wanted = bytes + GRAIN_BYTES;
-            let arena =
-                native::arena::allocate(&self.context, self.first, wanted).or_else(|code| {
-                    // Returning unused arenas may give the driver the memory that it lacks.
-                    if state.give_back(self.first, 0) {
-                        native::arena::allocate(&self.context, self.first, wanted)
-                    } else {
-                        Err(code)
-                    }
-                })?;
+            let make = || match self.source {
+                ArenaSource::Shared => native::shared::allocate(&self.context, wanted),
+                _ => native::arena::allocate(&self.context, self.first, wanted),
+            };
+            // Returning unused arenas may give the driver the memory that it lacks.
+            let arena = make()
+                .or_else(|code| if state.give_back(self.first, 0) { make() } else { Err(code) })?;
             state.free.add(arena.base, arena.size - GRAIN_BYTES);
             state.arenas.push(arena);
             return Ok(());
@@ -347,9 +355,9 @@ impl AddressSpace {
         let live = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         state.live.remove(&address);
         state.leave(address, live.size, busy);
-        if self.is_native {
+        if self.source != ArenaSource::Pool {
             state.sweep();
-            state.give_back(self.first, KEPT_BYTES);
+            state.give_back(self.first, self.source.kept_bytes());
         }
         Ok(live.size)
     }
@@ -367,7 +375,7 @@ impl AddressSpace {
     pub(crate) fn trim(&self, kept: u64) {
         let mut state = self.state.lock();
         state.sweep();
-        if self.is_native {
+        if self.source != ArenaSource::Pool {
             state.give_back(self.first, kept);
         }
     }
@@ -377,8 +385,8 @@ impl AddressSpace {
     pub(crate) fn free_of(&self, owner: u64) -> Vec<(u64, u64)> {
         let mut state = self.state.lock();
         let freed = state.free_of(owner);
-        if self.is_native {
-            state.give_back(self.first, KEPT_BYTES);
+        if self.source != ArenaSource::Pool {
+            state.give_back(self.first, self.source.kept_bytes());
         }
         freed
     }

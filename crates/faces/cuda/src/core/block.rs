@@ -32,3 +32,29 @@ pub(crate) struct MemoryOffset {
     pub(crate) memory: Arc<Memory>,
     pub(crate) offset: u64,
 }
+
+/// Maximum number of bytes of free arenas that are kept for later allocations if the driver
+/// allocates memory. Arenas beyond that are returned, so that other users of the GPU can have them.
+const KEPT_BYTES: u64 = 256 << 20;
+
+/// Where the arenas of a space come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ArenaSource {
+    /// Buffers of the pool, at addresses that [`super::address`] chooses.
+    Pool,
+    /// Memory of a GPU, at addresses that CUDA's own driver chooses.
+    Driver,
+    /// Memory that the program shares with its worker, at the program's addresses.
+    Shared,
+}
+
+impl ArenaSource {
+    /// Returns the most bytes of free arenas that are kept for later allocations.
+    pub(super) fn kept_bytes(self) -> u64 {
+        match self {
+            Self::Pool => u64::MAX,
+            Self::Driver => KEPT_BYTES,
+            Self::Shared => super::native::shared::KEPT_BYTES,
+        }
+    }
+}

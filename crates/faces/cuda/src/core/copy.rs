@@ -5,6 +5,7 @@ use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
 use super::order::SentCommand;
+use super::own_copy::OwnCopy;
 use super::stream::{Stream, StreamKind};
 use super::{callback, host, platform};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_status};
@@ -31,7 +32,7 @@ pub(crate) enum CopyMode {
 
 impl CopyMode {
     /// Returns whether a read into this memory returns before the read has ended. Memory that
-    /// kernels use at the same address has its bytes when the function returns, because the next
+    /// commands of a device use, too, has its bytes when the function returns, because the next
     /// command may read them there, and nothing in the pool knows that the two are one memory.
     pub(super) fn is_late(self, to: Bytes) -> bool {
         if host::joint(to.address() as u64, to.size() as u64).is_some() {
@@ -112,18 +113,22 @@ impl CopySide {
 }
 
 impl Context {
-    /// Returns how a copy treats these bytes; `None` if kernels or the program do not use them at
-    /// this address. Nobody but the streams knows when kernels have written such memory. So a
-    /// copy that returns when it has ended waits for its stream first, and a later copy takes its
-    /// turn there.
+    /// Returns how a copy treats these bytes; `None` if only the program uses them at this address,
+    /// or if the copy takes them in the turn of its stream anyway. Nobody but the streams knows
+    /// when commands of a device have written such memory. So a copy that returns when it has ended
+    /// waits for its stream first, and a later copy takes its turn there. A copy within the
+    /// program's memory (`is_on_host`) does that for both of its sides.
     pub(super) fn joint(
         &self,
         stream: &Stream,
-        address: u64,
-        size: u64,
+        (address, size): (u64, u64),
         when: CopyMode,
+        is_on_host: bool,
     ) -> CuResult<Option<Joint>> {
         let Some(range) = host::joint(address, size) else { return Ok(None) };
+        if is_on_host && !range.has_one_address {
+            return Ok(None);
+        }
         let is_here = range.has_one_address && range.device == self.device.ordinal;
         // Behind nothing, the client can copy at once.
         let takes_turn = when == CopyMode::Unattended
@@ -147,10 +152,23 @@ impl Context {
         if size == 0 {
             return Ok(());
         }
-        let side = |side: CopySide| match self.joint(stream, side.address(), size, when)? {
-            Some(joint) => side.treated(joint, size),
-            None => Ok(side),
+        if let Some(OwnCopy { to, from }) =
+            self.own_copy((to.address(), size), (from.address(), size))
+        {
+            return self.issue_own_copy(stream, when, |queue, waits, want| {
+                queue.copy((&from.memory, from.offset), (&to.memory, to.offset), size, waits, want)
+            });
+        }
+        let is_host = |side: &CopySide| match side {
+            CopySide::Host(bytes) => host::is_only_host(bytes.address() as u64, size),
+            CopySide::Device(_) => false,
         };
+        let is_on_host = is_host(&to) && is_host(&from);
+        let side =
+            |side: CopySide| match self.joint(stream, (side.address(), size), when, is_on_host)? {
+                Some(joint) => side.treated(joint, size),
+                None => Ok(side),
+            };
         let (to, from) = (side(to)?, side(from)?);
         match (to, from) {
             (CopySide::Host(to), CopySide::Host(from)) if when == CopyMode::Unattended => {

@@ -9,7 +9,7 @@ use penstock_process::{log, variable};
 
 use super::address::DEVICES_MAX;
 use super::arena::{AddressSpace, DeviceMemory};
-use super::block::Block;
+use super::block::{ArenaSource, Block};
 use super::check::{self, CheckBitmap};
 use super::facts::{DeviceFacts, MemorySizes};
 use super::program::ProgramCache;
@@ -23,6 +23,8 @@ pub(crate) struct Device {
     pub(crate) context: Arc<penstock_client::Context>,
     pub(crate) facts: DeviceFacts,
     pub(crate) space: AddressSpace,
+    /// Host memory that the device copies by itself ([`super::pinned`]).
+    pub(super) pinned: AddressSpace,
     pub(crate) programs: ProgramCache,
     /// Whether its node drives the device through CUDA's own driver.
     pub(crate) is_native: bool,
@@ -57,11 +59,13 @@ impl Device {
         let is_native = pool.is_cuda();
         let MemorySizes { total, largest_buffer } = MemorySizes::of(&pool);
         let share = if lazy { total / (neighbours.max(1) as u64) } else { total };
+        let source = if is_native { ArenaSource::Driver } else { ArenaSource::Pool };
         let memory =
-            DeviceMemory { largest: largest_buffer, total: share, lazy, has_one_arena, is_native };
+            DeviceMemory { largest: largest_buffer, total: share, lazy, has_one_arena, source };
         Self {
             facts: DeviceFacts::of(&pool),
             space: AddressSpace::new(&context, ordinal, memory),
+            pinned: AddressSpace::new(&context, ordinal, DeviceMemory::SHARED),
             is_native,
             ordinal,
             pool,

@@ -12,6 +12,7 @@ use super::context::Context;
 use super::device::Device;
 use super::managed::{self, Advice};
 use super::mapped::MappedBlock;
+use super::pinned::PinnedBlock;
 use crate::edge::{CuResult, Object as _, Pages};
 
 struct Range {
@@ -26,6 +27,8 @@ enum RangeMemory {
     Own,
     /// Is unmapped when it is dropped.
     Pages(#[expect(dead_code, reason = "only held")] Pages),
+    /// A device copies it by itself, and no kernel sees it.
+    Pinned(PinnedBlock),
     Mapped(MappedBlock),
     Managed(MappedBlock, Advice),
     /// A managed variable of a module, which has the memory.
@@ -36,7 +39,7 @@ impl Range {
     /// Returns the device whose kernels see the range, and the address at which they see its start.
     fn mapped(&self, start: usize) -> Option<(&Arc<Device>, u64)> {
         match &self.memory {
-            RangeMemory::Own | RangeMemory::Pages(_) => None,
+            RangeMemory::Own | RangeMemory::Pages(_) | RangeMemory::Pinned(_) => None,
             RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) => {
                 Some((block.device(), block.device_address(0)))
             }
@@ -55,6 +58,9 @@ impl Range {
 /// Whether there ever was a range that kernels use. If not, copies need not look for one.
 static ANY_JOINT: AtomicBool = AtomicBool::new(false);
 
+/// Whether there ever was a range that a device copies by itself.
+static ANY_PINNED: AtomicBool = AtomicBool::new(false);
+
 static RANGES: Lock<BTreeMap<usize, Range>> = Lock::new(BTreeMap::new());
 
 fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
@@ -64,9 +70,10 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
 /// Implements `cuMemHostAlloc`: allocates and registers memory. "The pointer value through which
 /// allocated host memory may be accessed in kernels on all devices that support unified addressing
 /// is the same as the pointer value through which that memory is accessed on the host", whatever
-/// the flags. So on the unified device it is memory of that device. On the others it is plain
-/// pages, whose copies wait for nothing but their stream, except if the program asks for memory
-/// that kernels see and the device has such memory.
+/// the flags. So on the unified device it is memory of that device. The others have two kinds,
+/// whose copies wait for nothing but their stream: memory that the device copies by itself, and
+/// plain pages if the node has no such memory or refuses more of it. If the program asks for memory
+/// that kernels see and the device has such memory, it gets that.
 pub(crate) fn allocate(context: &Context, size: usize, flags: u32) -> CuResult<usize> {
     const KNOWN: u32 =
         CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
@@ -77,7 +84,10 @@ pub(crate) fn allocate(context: &Context, size: usize, flags: u32) -> CuResult<u
     let is_unified = managed::is_on(own);
     let is_asked_for = flags & CU_MEMHOSTALLOC_DEVICEMAP != 0 && own.can_map_host_memory();
     if !is_unified && !is_asked_for {
-        return allocate_pages(size, flags);
+        return match PinnedBlock::new(own, context.number(), size) {
+            Some(block) => Ok(enter(block.address(), size, flags, RangeMemory::Pinned(block))),
+            None => allocate_pages(size, flags),
+        };
     }
     match MappedBlock::new(own, context.number(), size) {
         Ok(block) => Ok(enter(block.address(), size, flags, RangeMemory::Mapped(block))),
@@ -128,16 +138,22 @@ fn enter(address: usize, size: usize, flags: u32, memory: RangeMemory) -> usize 
     if range.mapped(address).is_some() {
         ANY_JOINT.store(true, Ordering::Relaxed);
     }
+    if matches!(range.memory, RangeMemory::Pinned(_)) {
+        ANY_PINNED.store(true, Ordering::Relaxed);
+    }
     ranges().insert(address, range);
     address
 }
 
-/// Implements `cuMemFreeHost`. Mapped memory is used again when no command can use it any more.
+/// Implements `cuMemFreeHost`. A block is used again when no command can use it any more.
 pub(crate) fn free(address: usize) -> CuResult {
-    let is_freed =
-        |range: &Range| matches!(range.memory, RangeMemory::Pages(_) | RangeMemory::Mapped(_));
+    let is_freed = |range: &Range| {
+        use RangeMemory::{Mapped, Pages, Pinned};
+        matches!(range.memory, Pages(_) | Pinned(_) | Mapped(_))
+    };
     match take(address, is_freed).ok_or(CUDA_ERROR_INVALID_VALUE)?.memory {
         RangeMemory::Mapped(block) => block.free(),
+        RangeMemory::Pinned(block) => block.free(),
         _ => Ok(()),
     }
 }
@@ -161,18 +177,21 @@ fn take(address: usize, is_wanted: impl Fn(&Range) -> bool) -> Option<Range> {
     ranges.remove(&address)
 }
 
-/// Frees the mapped memory of a destroyed context.
+/// Frees the blocks of a destroyed context.
 pub(crate) fn free_of(owner: u64) {
     let is_of = |range: &Range| match &range.memory {
         RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) => block.is_of(owner),
+        RangeMemory::Pinned(block) => block.is_of(owner),
         _ => false,
     };
     let gone: Vec<_> = ranges().extract_if(.., |_, range| is_of(range)).collect();
     for (_, range) in gone {
-        if let RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) = range.memory {
-            // The memory of a lost node is gone already.
-            _ = block.free();
-        }
+        // The memory of a lost node is gone already.
+        _ = match range.memory {
+            RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) => block.free(),
+            RangeMemory::Pinned(block) => block.free(),
+            _ => Ok(()),
+        };
     }
 }
 
@@ -199,12 +218,12 @@ pub(crate) fn host_address(address: u64) -> Option<usize> {
     })
 }
 
-/// Memory that the program and kernels of a device use.
+/// Memory that the program and commands of a device use: its kernels, or only its copies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JointRange {
     /// Ordinal of the device.
     pub(crate) device: usize,
-    /// Whether both use the same address.
+    /// Whether kernels use the program's address.
     pub(crate) has_one_address: bool,
 }
 
@@ -213,18 +232,31 @@ pub(super) fn any_joint() -> bool {
     ANY_JOINT.load(Ordering::Relaxed)
 }
 
-/// Describes these bytes, which the program sees at this address, if kernels use all of them, too.
+/// Describes these bytes, which the program sees at this address, if all of them are memory that
+/// commands of a device use, too.
 pub(crate) fn joint(address: u64, size: u64) -> Option<JointRange> {
-    if !any_joint() {
+    if !any_joint() && !any_pinned() {
         return None;
     }
     let ranges = ranges();
     let address = usize::try_from(address).ok()?;
     let (start, range) = containing(&ranges, address)?;
-    let (device, seen) = range.mapped(start)?;
+    let (device, has_one_address) = match &range.memory {
+        RangeMemory::Pinned(block) => (block.device(), false),
+        _ => range.mapped(start).map(|(device, seen)| (device, seen == start as u64))?,
+    };
     let fits = ((address - start) as u64).checked_add(size)? <= range.size as u64;
-    let has_one_address = seen == start as u64;
     fits.then_some(JointRange { device: device.ordinal, has_one_address })
+}
+
+/// Returns whether kernels use none of these bytes of the program at the same address.
+pub(super) fn is_only_host(address: u64, size: u64) -> bool {
+    joint(address, size).is_none_or(|range| !range.has_one_address)
+}
+
+/// Returns whether a device may copy memory of the program by itself.
+pub(super) fn any_pinned() -> bool {
+    ANY_PINNED.load(Ordering::Relaxed)
 }
 
 /// Calls `look` with the advice for these bytes of managed memory, and the offset of the first.

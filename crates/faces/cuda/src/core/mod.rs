@@ -37,6 +37,8 @@ pub(crate) mod memset;
 pub(crate) mod module;
 pub(crate) mod native;
 pub(crate) mod order;
+mod own_copy;
+mod pinned;
 pub(crate) mod platform;
 pub(crate) mod pool;
 pub(crate) mod primary;

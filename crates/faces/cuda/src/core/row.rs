@@ -9,6 +9,7 @@ use super::block::MemoryOffset;
 use super::context::Context;
 use super::copy::{CopyMode, CopySide, Joint, WriteReturn};
 use super::order::is_taken_later;
+use super::own_copy::OwnCopy;
 use super::stream::Stream;
 use super::{callback, host};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget};
@@ -104,9 +105,18 @@ impl Context {
             };
             return self.copy(stream, side(&to)?, side(&from)?, bytes, when);
         }
+        let spans = |rows: &Rows| -> CuResult<_> { Ok((rows.side.address(), rows.reach(size)?)) };
+        if let Some(places) = self.own_copy(spans(&to)?, spans(&from)?) {
+            return self.copy_own_rows(stream, (&to, &from), &places, size, when);
+        }
+        let is_host = |rows: &Rows| -> CuResult<bool> {
+            let (address, size) = spans(rows)?;
+            Ok(matches!(rows.side, RowSide::Host(_)) && host::is_only_host(address, size))
+        };
+        let is_on_host = is_host(&to)? && is_host(&from)?;
         let side = |rows: &Rows| {
             let address = rows.side.address();
-            Ok(match self.joint(stream, address, rows.reach(size)?, when)? {
+            Ok(match self.joint(stream, spans(rows)?, when, is_on_host)? {
                 Some(Joint::AsHost) => {
                     let address = usize::try_from(address);
                     RowSide::Host(address.map_err(|_| CUDA_ERROR_INVALID_VALUE)?)
@@ -138,6 +148,21 @@ impl Context {
                 copy.on_host(to, from)
             }
         }
+    }
+
+    fn copy_own_rows(
+        &self,
+        stream: &Stream,
+        (to, from): (&Rows, &Rows),
+        places: &OwnCopy,
+        RectSize { width, height }: RectSize,
+        when: CopyMode,
+    ) -> CuResult {
+        let target = (&places.to.memory, rect(places.to.offset, to.pitch));
+        let source = (&places.from.memory, rect(places.from.offset, from.pitch));
+        self.issue_own_copy(stream, when, |queue, waits, want| {
+            queue.copy_rect(source, target, [width, height, 1], waits, want)
+        })
     }
 
     fn write_rows(

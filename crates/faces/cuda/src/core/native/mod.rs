@@ -5,6 +5,7 @@
 pub(crate) mod arena;
 pub(crate) mod attribute;
 pub(crate) mod module;
+pub(crate) mod shared;
 pub(crate) mod variable;
 
 /// A symbol that only our library has: it keeps a worker from taking our library for a driver.
