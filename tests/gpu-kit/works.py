@@ -5,7 +5,14 @@ import sys
 from pathlib import Path
 
 # Findings of a run with the stand-in, and with Penstock's own library as the driver.
-NEEDED = ("confinement full", "native, unix", "native, tcp", "native, encrypted")
+NEEDED = (
+    "confinement full",
+    "native, unix",
+    "native, tcp",
+    "native, encrypted",
+    "pinned, unix",
+    "pinned, tcp",
+)
 # Programs that must be equal on the driver and on all pools, if they run on the driver at all. The
 # stand-in runs none.
 EQUAL_MIN = 10

@@ -32,6 +32,7 @@ cuda_programs() {
     make -C "$POOL_ROOT/examples/cuda" "${options[@]}" "OUT=$programs/examples"
     make -C "$tests" "${options[@]}" "OUT=$programs/cuda" "LIBCUDA=$libraries"
     gcc -std=gnu17 -O1 -w -o "$programs/cuda/native" "$tests/native.c" -ldl
+    gcc -std=gnu17 -O1 -w -o "$programs/cuda/pinned" "$tests/pinned.c" -ldl -lpthread
     gcc -std=gnu17 -O1 "-I$toolkit/include" "-I$POOL_ROOT/include" "$tests/native_heaps.c" \
         -o "$programs/cuda/native_heaps" "-L$libraries" -l:libcuda.so.1 -ldl
     "$toolkit/bin/nvcc" -ptx -std=c++17 -arch=compute_75 "-I$POOL_ROOT/crates/pool/ggas/include" \

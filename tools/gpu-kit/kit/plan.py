@@ -19,7 +19,7 @@ class Step:
 
 STEPS = [
     Step("here", 60, 5, "GPU, driver, penstock doctor and devices, confinement", here.work),
-    Step("native", 40, 5, "native.c on the driver and on pools", right.native),
+    Step("native", 40, 5, "native.c on the driver and on pools, pinned.c on pools", right.native),
     Step("cuda", 120, 10, "CUDA tests and examples on the driver and on pools", right.cuda),
     Step("speed", 90, 10, "calls and copies beside the driver's own", speed.calls),
     Step("opencl", 60, 10, "OpenCL C tests on NVIDIA's driver and on a pool", right.opencl),

@@ -25,13 +25,16 @@ SCRIPTS = (
     "cupy_arrays",
     "cupy_libraries",
 )
+# Programs of steps of their own.
+NATIVE = ("native", "native_heaps", "pinned")
 # OpenCL tests that need several devices or PoCL itself.
 PARTS = ("stress", "multi_", "torn", "sub-devices")
 
 
 def native(session):
-    """native.c on the driver itself, on each kind of pool, and with two devices of one GPU."""
-    program = session.root / "tests/cuda/native"
+    """native.c on the driver itself, on each kind of pool, and with two devices of one GPU; and
+    pinned.c on pools that share memory with the program, and on one that does not."""
+    program, pinned = (session.root / "tests/cuda" / name for name in ("native", "pinned"))
 
     def on_driver():
         session.judged(
@@ -39,15 +42,20 @@ def native(session):
             session.command("native, driver", [program], direct(session), PROGRAM_S),
         )
 
-    def on_pool(name, way, **more):
+    def on_pool(name, way, command=(program,), **more):
+        title = f"{command[0].name}, {name}"
         with Pool(session, way, confine=session.confine, log="info", **more) as pool:
-            result = session.command(f"native, {name}", [program], pool.client(), PROGRAM_S)
-            row = session.judged(f"native, {name}", result)
+            result = session.command(title, list(command), pool.client(), PROGRAM_S)
+            row = session.judged(title, result)
             if row["verdict"] == "FAIL":
                 row["tail"] += f"\n-- daemon\n{pool.said(8)}"
 
     jobs = [on_driver, *(lambda way=way: on_pool(way, way) for way in WAYS)]
     jobs.append(lambda: on_pool("two devices", "unix", PENSTOCK_CUDA_EACH="2"))
+    shared, pages = (pinned, "shared"), (pinned, "pages")
+    jobs.append(lambda: on_pool("unix", "unix", shared))
+    jobs.append(lambda: on_pool("two devices", "unix", shared, PENSTOCK_CUDA_EACH="2"))
+    jobs.append(lambda: on_pool("tcp", "tcp", pages))
     jobs.append(lambda: on_pool("PTX only", "unix", CUDA_FORCE_PTX_JIT="1"))
     side_by_side(jobs, session.cores)
 
@@ -58,7 +66,7 @@ def programs(session):
     run = [penstock, "run", "--no-local", "--"]
     found = []
     for path in sorted(tests.iterdir()):
-        if path.suffix or path.name in ALONE or path.name in ("native", "native_heaps"):
+        if path.suffix or path.name in ALONE or path.name in NATIVE:
             continue
         found.append((path.name, [path], [path]))
     for path in sorted((session.root / "tests/examples").iterdir()):
