@@ -365,7 +365,7 @@ impl Context {
         let (source, target) = (space.locate(from, size)?, space.locate(to, size)?);
         if from.abs_diff(to) >= size {
             return self
-                .issue_as(stream, host::any_joint(), |queue, waits| {
+                .issue_unnoticed(stream, |queue, waits| {
                     let (source, target) =
                         ((&source.memory, source.offset), (&target.memory, target.offset));
                     queue.copy(source, target, size, waits, Want::Nothing)

@@ -4,7 +4,6 @@ use penstock_client::{Range, Want};
 use penstock_cuda_sys::driver::CUDA_ERROR_INVALID_VALUE;
 
 use super::context::Context;
-use super::host;
 use super::stream::Stream;
 use crate::edge::{CuResult, require};
 
@@ -72,7 +71,7 @@ impl Context {
         }
         let located = self.device.space.locate(to, size)?;
         let range = Range { offset: located.offset, size };
-        self.issue_as(stream, host::any_joint(), |queue, waits| {
+        self.issue_unnoticed(stream, |queue, waits| {
             queue.fill(&located.memory, pattern, range, waits, Want::Nothing)
         })
         .map(drop)

@@ -13,7 +13,9 @@ use penstock_cuda_sys::driver::{CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_NOT_READY};
 use penstock_wire::Status;
 
 use super::block::MemoryOffset;
+use super::clock::StreamClock;
 use super::context::Context;
+use super::host;
 use super::stream::{Stream, StreamKind};
 use crate::edge::{CuResult, of_status};
 
@@ -36,6 +38,16 @@ impl Context {
         send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
     ) -> CuResult<SentCommand> {
         self.issue_as(stream, true, send)
+    }
+
+    /// As [`Context::issue`], for a command that only changes memory of the device.
+    pub(super) fn issue_unnoticed(
+        &self,
+        stream: &Stream,
+        send: impl FnOnce(&Arc<Queue>, &[Event]) -> SendResult,
+    ) -> CuResult<SentCommand> {
+        // The program sees memory of the device if it shares it.
+        self.issue_as(stream, host::any_joint(), send)
     }
 
     /// As [`Context::issue`]. `is_noticed` says whether the program can notice the end of the
@@ -178,31 +190,32 @@ impl Context {
         stream.marker_event(false).map_err(|error| self.failed(&error))
     }
 
+    /// Returns whether `is_done` holds for all streams whose commands the next command of a stream
+    /// would wait for. `is_done` holds for each idle stream.
+    fn predecessors_are(&self, stream: &Stream, is_done: fn(&StreamClock) -> bool) -> bool {
+        let blocking_are = || self.blocking.read().iter().all(|other| is_done(&other.clock));
+        let others_are = || match stream.kind {
+            StreamKind::NonBlocking => true,
+            // An open command of the legacy default stream may wait for other blocking streams.
+            StreamKind::Blocking => {
+                let legacy = &self.legacy.clock;
+                legacy.is_idle() || (is_done(legacy) && blocking_are())
+            }
+            StreamKind::Legacy => blocking_are(),
+        };
+        is_done(&stream.clock) && others_are()
+    }
+
     /// Returns whether all commands that the next command of a stream would wait for are known to
     /// have ended.
     pub(super) fn has_no_predecessors(&self, stream: &Stream) -> bool {
-        let others_ended = || match stream.kind {
-            StreamKind::NonBlocking => true,
-            StreamKind::Blocking => self.legacy.clock.is_idle(),
-            StreamKind::Legacy => self.blocking.read().iter().all(|other| other.clock.is_idle()),
-        };
-        stream.clock.is_idle() && others_ended()
+        self.predecessors_are(stream, StreamClock::is_idle)
     }
 
     /// Waits for all commands that the next command of a stream would wait for, unless the program
     /// can notice the end of none of them.
     pub(super) fn finish_noticed(&self, stream: &Stream) -> CuResult {
-        let blocking_are_quiet = || self.blocking.read().iter().all(|it| it.clock.is_quiet());
-        let others_are_quiet = || match stream.kind {
-            StreamKind::NonBlocking => true,
-            // An open command of the legacy default stream may wait for other blocking streams.
-            StreamKind::Blocking => {
-                let legacy = &self.legacy.clock;
-                legacy.is_idle() || (legacy.is_quiet() && blocking_are_quiet())
-            }
-            StreamKind::Legacy => blocking_are_quiet(),
-        };
-        if stream.clock.is_quiet() && others_are_quiet() {
+        if self.predecessors_are(stream, StreamClock::is_quiet) {
             return Ok(());
         }
         self.finish_predecessors(stream)
