@@ -9,7 +9,7 @@
 
 extern void penstock_cuda_redirect(void);
 extern void *penstock_cuda_loaded(void);
-extern const char *penstock_cuda_stand_in(const char *name);
+extern const char *penstock_cuda_stand_in(const char *name, int flags);
 extern void penstock_cuda_redirect_loaded(void *before);
 
 typedef void *(*opener)(const char *, int);
@@ -26,10 +26,12 @@ __attribute__((constructor)) static void start(void) {
 __attribute__((visibility("default"), optimize("O2"))) void *dlopen(const char *name, int flags) {
     if (!next) next = (opener)dlsym(RTLD_NEXT, "dlopen");
     if (!name || strchr(name, '$')) return next(name, flags);
-    const char *ours = penstock_cuda_stand_in(name);
-    if (!ours && !strchr(name, '/')) return next(name, flags);
+    /* Our own libraries contain no runtime that must be looked for. */
+    const char *ours = penstock_cuda_stand_in(name, flags);
+    if (ours) return next(ours, flags);
+    if (!strchr(name, '/')) return next(name, flags);
     void *before = penstock_cuda_loaded();
-    void *handle = next(ours ? ours : name, flags);
+    void *handle = next(name, flags);
     penstock_cuda_redirect_loaded(before);
     return handle;
 }

@@ -3,6 +3,8 @@
 //! Files are not trusted. The crate `object` checks each number, and this module treats what it
 //! refuses as absent.
 
+use std::ffi::CStr;
+
 use object::LittleEndian as Le;
 use object::elf::{
     DT_NEEDED, DT_RPATH, DT_RUNPATH, EM_X86_64, FileHeader64, SHT_DYNSYM, SHT_STRTAB, SHT_SYMTAB,
@@ -10,6 +12,10 @@ use object::elf::{
 };
 use object::read::elf::{Dyn as _, FileHeader as _, SectionHeader as _, SectionTable, Sym as _};
 use object::read::{ReadRef, StringTable};
+
+/// Longest list of folders that is read, as long as a variable of a program may be on Linux
+/// (`MAX_ARG_STRLEN`).
+const LIST_BYTES_MAX: u64 = 128 << 10;
 
 /// Largest number of sections with large section numbers of symbols: one for each symbol table.
 const INDEX_TABLES_MAX: usize = 2;
@@ -77,8 +83,6 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
         let (entries, names) = self.sections.dynamic(Le, self.source).ok()??;
         let names = self.sections.section(names).ok()?;
         let (start, size) = names.file_range(Le)?;
-        // The table may have megabytes. Only the strings that are asked for are read.
-        let names = StringTable::new(self.source, start, start.checked_add(size)?);
         let mut needs = Needs::default();
         for entry in entries {
             let place = match entry.tag(Le) {
@@ -87,8 +91,10 @@ impl<'data, R: ReadRef<'data>> Elf<'data, R> {
                 DT_RUNPATH => Some(&mut needs.own),
                 _ => continue,
             };
-            let text = names.get(u32::try_from(entry.val(Le)).ok()?).ok()?;
-            let text = std::str::from_utf8(text).ok()?.to_owned();
+            // The table may have megabytes. Only what is asked for is read.
+            let (at, left) = (entry.val(Le), size.checked_sub(entry.val(Le))?);
+            let text = self.source.read_bytes_at(start.checked_add(at)?, left.min(LIST_BYTES_MAX));
+            let text = CStr::from_bytes_until_nul(text.ok()?).ok()?.to_str().ok()?.to_owned();
             match place {
                 Some(list) => *list = Some(text),
                 None => needs.names.push(text),

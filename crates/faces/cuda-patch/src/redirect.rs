@@ -7,6 +7,7 @@
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use penstock_process::Lock;
 use thiserror::Error;
@@ -63,6 +64,7 @@ pub enum RedirectError {
 /// Called before the program's own constructors.
 #[unsafe(no_mangle)]
 pub extern "C" fn penstock_cuda_redirect() {
+    own_folder();
     // SAFETY: the loader lists the program first, and runs its constructors after this function.
     let done = std::panic::catch_unwind(|| unsafe {
         redirect(Path::new("/proc/self/exe"), program_base())
@@ -75,7 +77,7 @@ pub extern "C" fn penstock_cuda_redirect() {
 /// Reports why the runtime inside a program or library cannot be replaced.
 pub(crate) fn say(inside: &str, error: &RedirectError) {
     use std::io::Write as _;
-    let text = format!("penstock: the CUDA runtime inside {inside} cannot be replaced: {error}\n");
+    let text = format!("penstock: CUDA's libraries in {inside} cannot be replaced: {error}\n");
     // If there is no standard error, nothing can be done.
     _ = std::io::stderr().write_all(text.as_bytes());
 }
@@ -173,8 +175,14 @@ impl Jump {
     }
 }
 
-/// Returns the folder of the library that contains this code.
-pub(crate) fn own_folder() -> PathBuf {
+/// Returns the folder of the library that contains this code. The first call is made before a
+/// second thread exists: it may take a lock of the loader.
+pub(crate) fn own_folder() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(find_own_folder)
+}
+
+fn find_own_folder() -> PathBuf {
     // SAFETY: all zeros is a valid value of this structure of pointers.
     let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
     let inside = penstock_cuda_redirect as extern "C" fn() as *const c_void;

@@ -298,53 +298,149 @@ int calls(void) { return cudaVersion(); }
 #endif
 "#;
 
-/// A Python package has NVIDIA's runtime in a folder that only the files of the package name.
-#[test]
-fn a_runtime_that_a_loaded_file_finds_in_a_folder_of_its_own_is_replaced() {
-    let at = folder().join("package");
-    fs::create_dir_all(at.join("nvidia")).unwrap();
-    let cc = |name: &str, source: &str, options: &[&str]| {
-        let (code, made) = (at.join(format!("{name}.c")), at.join(name));
+/// Programs and libraries in a folder of their own, with NVIDIA's runtime in `nvidia` and ours in
+/// `ours`.
+struct Package {
+    at: PathBuf,
+}
+
+const OLD_TAGS: &str = "-Wl,--disable-new-dtags,-rpath,$ORIGIN:$ORIGIN/nvidia";
+const NEW_TAGS: &str = "-Wl,--enable-new-dtags,-rpath,${ORIGIN}/nvidia";
+const KEPT: &str = "-Wl,--no-as-needed,--allow-shlib-undefined";
+const RUNTIME_FILE: &str = "libcudart.so.13";
+
+impl Package {
+    fn new(name: &str) -> Self {
+        let at = folder().join(name);
+        fs::create_dir_all(at.join("nvidia")).unwrap();
+        let package = Self { at };
+        for (folder, version) in [("nvidia", 1), ("ours", 2)] {
+            let (version, soname) =
+                (format!("-DVERSION={version}"), format!("-Wl,-soname,{RUNTIME_FILE}"));
+            package.cc(&format!("{folder}/{RUNTIME_FILE}"), RUNTIME, &[&version, &soname]);
+        }
+        fs::copy(folder().join("cuda/libpenstock_cudapatch.so"), package.patch()).unwrap();
+        package
+    }
+
+    fn patch(&self) -> PathBuf {
+        self.at.join("ours/libpenstock_cudapatch.so")
+    }
+
+    fn cc(&self, name: &str, source: &str, options: &[&str]) -> PathBuf {
+        let (code, made) = (self.at.join(format!("{name}.c")), self.at.join(name));
         fs::create_dir_all(code.parent().unwrap()).unwrap();
         fs::write(&code, source).unwrap();
         let shared = if name.contains(".so") { &["-shared", "-fPIC"][..] } else { &[] };
         let command = &mut Command::new("cc");
-        command.args(["-w", "-o"]).arg(&made).arg(&code).args(shared).arg("-L").arg(&at);
-        run(command.args(options));
+        command.args(["-w", "-pthread", "-o"]).arg(&made).arg(&code).args(shared);
+        run(command.arg("-L").arg(&self.at).args(options).arg("-ldl"));
         made
-    };
-    let soname = "-Wl,-soname,libcudart.so.13";
-    let theirs = cc("nvidia/libcudart.so.13", RUNTIME, &["-DVERSION=1", soname]);
-    let ours = cc("ours/libcudart.so.13", RUNTIME, &["-DVERSION=2", soname]);
-    let patch = at.join("ours/libpenstock_cudapatch.so");
-    fs::copy(folder().join("cuda/libpenstock_cudapatch.so"), &patch).unwrap();
-    let old = "-Wl,--disable-new-dtags,-rpath,$ORIGIN:$ORIGIN/nvidia";
-    let new = "-Wl,--enable-new-dtags,-rpath,${ORIGIN}/nvidia";
+    }
+
+    /// Runs a program as `penstock run` does, with more folders for the loader.
+    fn command(&self, program: &Path, folders: &str) -> Command {
+        let mut command = Command::new(program);
+        let path = format!("{}:{folders}", self.at.join("ours").display());
+        command.env("LD_PRELOAD", self.patch()).env("LD_LIBRARY_PATH", path);
+        command
+    }
+}
+
+/// A Python package has NVIDIA's runtime in a folder that only the files of the package name.
+#[test]
+fn a_runtime_that_a_loaded_file_finds_in_a_folder_of_its_own_is_replaced() {
+    let package = Package::new("package");
+    let cc = |name: &str, source: &str, options: &[&str]| package.cc(name, source, options);
     let runtime = "-l:nvidia/libcudart.so.13";
-    let lazily = "-Wl,--allow-shlib-undefined";
     // The folders of the first file count also for the libraries behind it.
     cc("libinner.so", CALLS, &[runtime]);
-    cc("libmiddle.so", "int middle;", &["-Wl,--no-as-needed", "-l:libinner.so", lazily]);
-    let behind =
-        cc("behind.so", "int outer;", &[old, "-Wl,--no-as-needed", "-l:libmiddle.so", lazily]);
-    let own = cc("own.so", CALLS, &[new, runtime]);
-    let bare = cc("bare.so", CALLS, &[old, "-DBARE=\"libcudart.so.13\"", "-Wl,--no-as-needed"]);
-    let loader = cc("loader", LOADER, &["-ldl"]);
-    let direct = cc("direct", &LOADER.replace("calls", "cudaVersion"), &["-ldl"]);
-    for (program, file) in
-        [(&loader, &behind), (&loader, &own), (&loader, &bare), (&direct, &theirs)]
-    {
-        let said = |patch: &Path| {
-            let folder = patch.parent().unwrap_or(Path::new(""));
-            let command = &mut Command::new(program);
-            run(command.arg(file).env("LD_PRELOAD", patch).env("LD_LIBRARY_PATH", folder))
-        };
-        assert_eq!(said(Path::new("")), "1 \n", "{}", file.display());
-        assert_eq!(said(&patch), "2 \n", "{}", file.display());
+    cc("libmiddle.so", "int middle;", &[KEPT, "-l:libinner.so"]);
+    let behind = cc("behind.so", "int outer;", &[OLD_TAGS, KEPT, "-l:libmiddle.so"]);
+    let own = cc("own.so", CALLS, &[NEW_TAGS, runtime]);
+    let bare = cc("bare.so", CALLS, &[OLD_TAGS, "-DBARE=\"libcudart.so.13\"", KEPT]);
+    // A library in a folder of the variable has a folder of its own.
+    let elsewhere = "-Wl,--disable-new-dtags,-rpath,$ORIGIN/../nvidia";
+    cc("elsewhere/libfar.so", CALLS, &[elsewhere, runtime, "-Wl,-soname,libfar.so"]);
+    let far = cc("far.so", "int far;", &[KEPT, "-l:elsewhere/libfar.so"]);
+    // The folders of the program count for all that it loads.
+    cc("alone/libplain.so", CALLS, &[runtime]);
+    let loader = cc("loader", LOADER, &[]);
+    let direct = cc("direct", &LOADER.replace("calls", "cudaVersion"), &[]);
+    let naming = cc("naming", LOADER, &[OLD_TAGS]);
+    let folders = package.at.join("elsewhere").display().to_string();
+    let theirs = package.at.join("nvidia").join(RUNTIME_FILE);
+    for (program, file) in [
+        (&loader, &behind),
+        (&loader, &own),
+        (&loader, &bare),
+        (&loader, &far),
+        (&loader, &PathBuf::from("libfar.so")),
+        (&naming, &package.at.join("alone/libplain.so")),
+        (&direct, &theirs),
+    ] {
+        let bare = run(Command::new(program).arg(file).env("LD_LIBRARY_PATH", &folders));
+        assert_eq!(bare, "1 \n", "{}", file.display());
+        let said = run(package.command(program, &folders).arg(file));
+        assert_eq!(said, "2 \n", "{}", file.display());
         // What Penstock does not have stays what it was.
-        fs::rename(&ours, at.join("away")).unwrap();
-        assert_eq!(said(&patch), "1 \n", "{}", file.display());
-        fs::rename(at.join("away"), &ours).unwrap();
+        let (ours, away) = (package.at.join("ours").join(RUNTIME_FILE), package.at.join("away"));
+        fs::rename(&ours, &away).unwrap();
+        let said = run(package.command(program, &folders).arg(file));
+        fs::rename(&away, &ours).unwrap();
+        assert_eq!(said, "1 \n", "{}", file.display());
+    }
+    let missing =
+        package.command(&direct, "").arg("/nonexistent/libcudart.so.13").output().unwrap();
+    assert_eq!(missing.status.code(), Some(1), "a file that is not there was loaded");
+    // Penstock's own programs open NVIDIA's libraries for the pool.
+    let own_program = package.at.join("penstockd");
+    fs::copy(&direct, &own_program).unwrap();
+    assert_eq!(run(package.command(&own_program, "").arg(&theirs)), "1 \n");
+}
+
+/// Program that fails to load a module, waits until it is there, and loads it.
+const RETRIES: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int count, char **words) {
+    if (dlopen(words[1], RTLD_NOW)) return 2;
+    if (system(words[2])) return 3;
+    void *module = dlopen(words[1], RTLD_NOW);
+    if (!module) return 4;
+    printf("%d\n", ((int (*)(void))dlsym(module, "calls"))());
+    return 0;
+}
+"#;
+
+#[test]
+fn a_module_that_is_built_after_a_failure_is_looked_at() {
+    let package = Package::new("later");
+    let module = package.cc("module.so", CALLS, &[OLD_TAGS, "-l:nvidia/libcudart.so.13"]);
+    let (away, retries) = (package.at.join("away.so"), package.cc("retries", RETRIES, &[]));
+    fs::rename(&module, &away).unwrap();
+    let build = format!("mv '{}' '{}'", away.display(), module.display());
+    assert_eq!(run(package.command(&retries, "").arg(&module).arg(build)), "2\n");
+}
+
+/// Several threads load the same module, which needs several libraries.
+#[test]
+fn all_threads_that_load_a_module_get_our_runtime() {
+    let package = Package::new("threads");
+    let names: Vec<_> = (0..4).map(|number| format!("libneeded{number}.so")).collect();
+    for name in &names {
+        package.cc(name, "int needed;", &[OLD_TAGS, KEPT, "-l:nvidia/libcudart.so.13"]);
+    }
+    let needed: Vec<_> = names.iter().map(|name| format!("-l:{name}")).collect();
+    let mut options = vec![OLD_TAGS, KEPT, "-l:nvidia/libcudart.so.13"];
+    options.extend(needed.iter().map(String::as_str));
+    let source = format!("{CALLS}\nint how_often(void) {{ return 1; }}");
+    let module = package.cc("module.so", &source, &options);
+    let threads = package.cc("threads", THREADS, &[]);
+    for _ in 0..20 {
+        let said = run(package.command(&threads, "").args([&module; 8]));
+        assert_eq!(said, "1 2\n".repeat(8));
     }
 }
 

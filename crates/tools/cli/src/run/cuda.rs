@@ -54,7 +54,7 @@ fn replace_runtime(command: &mut Command, opencl: &Path, preloaded: &mut Option<
         before(&folder, variable::LD_LIBRARY_PATH.value().as_deref()),
     );
     let Some(program) = search::program(command.get_program()) else { return };
-    for library in needed::found(&program, &folder, &mut BTreeSet::new()) {
+    for library in needed::found(&program, &folder, &BTreeSet::new()).ours {
         *preloaded = Some(before(&library, preloaded.as_deref()));
     }
     match inspect(&program) {
