@@ -263,7 +263,7 @@ def no_lost_tests(tree):
     """A library or program whose manifest says that it has no tests has none: nobody runs them."""
     for folder in tree.crates().values():
         manifest = tomllib.loads(tree.text(f"{folder}/Cargo.toml"))
-        programs = {f"{folder}/{it.get('path')}": it for it in manifest.get("bin", [])}
+        programs = {f"{folder}/{it['path']}": it for it in manifest.get("bin", []) if "path" in it}
         for name in tree.rust():
             if name.startswith(f"{folder}/src/"):
                 target = programs.get(name, manifest.get("lib", {}))

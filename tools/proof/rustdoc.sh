@@ -19,7 +19,8 @@ while [ $# -gt 0 ]; do
 done
 rustdoc "${rest[@]}" -D warnings -o "$checked/$name" || exit
 # Without a block of code in the documentation there is no example.
-code='//[/!] *```($|[a-z_,]*rust|ignore|no_run|should_panic|compile_fail)'
+words='rust|ignore|no_run|should_panic|compile_fail'
+code="//[/!] *(\`\`\`|~~~)(\$|\`|[a-z_,]*($words))|//[/!] {5,}|/\*[*!]"
 if ! grep -rqE -e "$code" -e 'doc = include_str' "$sources"; then
     printf 'running 0 tests\ntest result: ok. 0 passed; 0 failed; 0 ignored; 0 measured\n'
     exit

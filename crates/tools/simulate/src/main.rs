@@ -49,11 +49,17 @@ fn main() -> ExitCode {
     let number = |text: &str| text.parse::<u64>().ok();
     match (words.first(), range) {
         (_, Some((from, to))) => match (number(from), number(to)) {
-            (Some(from), Some(to)) if has("--planted") => seeds::plant(from..to),
-            (Some(from), Some(to)) => seeds::run(from..to, has("--twice")).unwrap_or_else(|why| {
-                println!("the process of a world cannot start: {why}");
-                ExitCode::from(CANNOT_START)
-            }),
+            (Some(from), Some(to)) => {
+                let ran = if has("--planted") {
+                    seeds::plant(from..to)
+                } else {
+                    seeds::run(from..to, has("--twice"))
+                };
+                ran.unwrap_or_else(|why| {
+                    println!("the process of a world cannot start: {why}");
+                    ExitCode::from(CANNOT_START)
+                })
+            }
             _ => usage(),
         },
         (Some(seed), None) => match number(seed) {
@@ -185,7 +191,9 @@ fn client(plan: &Plan, pool: &penstock_client::Pool, random: Random) -> Ran {
     let initial = running.initial();
     let seen = running.end();
     let mut problems = model::check(plan, initial, &seen);
-    let unexcused = seen.failures.iter().filter(|error| !is_excused(plan, error));
-    problems.extend(unexcused.map(|error| format!("a call failed: {error}")));
+    let is_unexcused =
+        |(node, error): &&(usize, Error)| !(plan.fault.is_at(*node) && is_excused(plan, error));
+    let unexcused = seen.failures.iter().filter(is_unexcused);
+    problems.extend(unexcused.map(|(node, why)| format!("a call on node {node} failed: {why}")));
     Ran { problems, has_begun: true }
 }

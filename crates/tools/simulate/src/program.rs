@@ -79,8 +79,8 @@ pub struct Seen {
     /// The commands for which callbacks were registered.
     pub registered: Vec<usize>,
     pub calls: Vec<Call>,
-    /// Why calls failed that belong to no command.
-    pub failures: Vec<Error>,
+    /// Why calls failed that belong to no command, and their nodes.
+    pub failures: Vec<(usize, Error)>,
     /// What no fault excuses.
     pub wrong: Vec<String>,
 }
@@ -108,7 +108,7 @@ pub struct Running {
     endless: Option<Endless>,
     /// The arguments that the kernel `scale` has.
     scaled: Option<(usize, u32)>,
-    failures: Vec<Error>,
+    failures: Vec<(usize, Error)>,
     wrong: Vec<String>,
 }
 
@@ -203,7 +203,8 @@ impl Running {
         let looked = written.and_then(|_| queue.marker(None, &[], Want::Nothing));
         let refused = |status| Error::Refused { node: crate::node::host(*node).into(), status };
         let flushed = looked.and_then(|_| queue.flush());
-        self.failures.extend(flushed.and(end.wait().ok().map_err(refused)).err());
+        let failed = flushed.and(end.wait().ok().map_err(refused)).err();
+        self.failures.extend(failed.map(|error| (*node, error)));
     }
 
     /// Lets the device of a node make few buffers from now on.
@@ -266,7 +267,7 @@ impl Running {
                 let (node, is_in_order) = (*node, *is_in_order);
                 let properties = if is_in_order { 0 } else { OUT_OF_ORDER };
                 let made = Queue::new(queue.context(), queue.device(), properties, 0);
-                let queue = made.map_err(|error| self.failures.push(error)).ok()?;
+                let queue = made.map_err(|error| self.failures.push((node, error))).ok()?;
                 self.lanes.push(Lane { node, queue, is_in_order });
                 let size = self.buffers[buffer].words;
                 Some((self.read(buffer, 0, size), self.lanes.len() - 1))
@@ -370,12 +371,13 @@ impl Running {
     }
 
     fn finish(&mut self, lane: usize) {
-        match self.lanes[lane].queue.finish() {
+        let Lane { node, queue, .. } = &self.lanes[lane];
+        match queue.finish() {
             Ok(()) => {
                 let ends = (0..self.steps.len()).filter(|it| self.steps[*it].lane == lane);
                 self.look(ends.collect());
             }
-            Err(error) => self.failures.push(error),
+            Err(error) => self.failures.push((*node, error)),
         }
     }
 

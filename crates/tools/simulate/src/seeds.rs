@@ -1,6 +1,7 @@
 //! Runs many seeds, each in a process of its own.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Range;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -120,22 +121,30 @@ const RARE: [Defect; 2] = [Defect::FinishEarly, Defect::LostBefore];
 /// does, unless the defect is rare.
 ///
 /// A seed finds a defect if it passes without the defect and has a finding with it. A process that
-/// does not start, crashes, or waits outside of its world has found nothing.
-pub fn plant(seeds: Range<u64>) -> ExitCode {
+/// crashes, or waits outside of its world, has found nothing.
+///
+/// # Errors
+/// The process of a world cannot start.
+pub fn plant(seeds: Range<u64>) -> io::Result<ExitCode> {
     let mut passes = BTreeMap::new();
     let mut all_found = true;
     let others = Defect::ALL.iter().filter(|it| !NOT_FOUND.contains(it));
     for defect in others.copied() {
-        let found = seeds.clone().find(|seed| {
-            let run = |defect| run_one(*seed, defect).ok();
-            *passes.entry(*seed).or_insert_with(|| run(None).is_some_and(|it| it.is_good))
-                && run(Some(defect)).is_some_and(|it| it.is_finding())
-        });
+        let mut found = None;
+        for seed in seeds.clone() {
+            if let Entry::Vacant(place) = passes.entry(seed) {
+                place.insert(run_one(seed, None)?.is_good);
+            }
+            if passes[&seed] && run_one(seed, Some(defect))?.is_finding() {
+                found = Some(seed);
+                break;
+            }
+        }
         all_found &= found.is_some() || RARE.contains(&defect);
         let seed = found.map_or_else(|| "-".to_owned(), |seed| seed.to_string());
         println!("{:<20} {seed:>6}  {}", defect.name(), defect.about());
     }
-    if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(if all_found { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn run_one(seed: u64, defect: Option<Defect>) -> io::Result<Ended> {
