@@ -137,6 +137,31 @@ fn a_module_runs_on_addresses() {
 }
 
 #[test]
+fn a_launch_that_the_driver_refuses_in_its_turn_is_told() {
+    let Some(mut session) = session() else { return };
+    let program = session.build(MODULE).0;
+    let (client, queue) = (&mut session.client, session.queue);
+    let kernel = client.id();
+    client.send(to_worker::CreateKernel { kernel, program }, &[], b"trap");
+    for failures in 1..=2 {
+        let gate = client.expect_event();
+        // The driver has no block of so many threads.
+        let space = penstock_wire::IndexSpace::line(1 << 20, Some(1 << 20)).into();
+        let call = to_worker::LaunchKernel { queue, kernel, event: Id::NONE, space };
+        client.send(call, &[gate], &[]);
+        // Commands behind it succeed, and so does the finish, which has no failure to report.
+        let behind = client.marker(queue, &[]);
+        client.resolve(gate, 0);
+        assert_eq!(client.status(behind), 0);
+        assert_eq!(client.finish(queue), Status::OK);
+        let told: Vec<_> = client.inbox.queue_failures.iter().map(|it| (it.0, it.1)).collect();
+        assert_eq!(told.len(), failures);
+        // CUDA_ERROR_INVALID_VALUE
+        assert!(told.iter().all(|it| it.0 == queue.get() && cuda::code(it.1) == Some(1)));
+    }
+}
+
+#[test]
 fn addresses_are_those_of_buffers_and_their_parts() {
     let Some(mut session) = session() else { return };
     let whole = session.client.buffer(session.context, 4096);

@@ -259,12 +259,16 @@ pub(crate) trait MemDriver: Any + Send + Sync {
     fn device_address(&self) -> Result<u64, Status>;
 }
 
-/// Whether a command gets an event. Without one it is cheaper, but later failures are lost.
+/// Whether a command gets an event. Without one it is cheaper. [`Queue::on_failure`] says which
+/// later failures are told then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     Event,
     Nothing,
 }
+
+/// Hears of the failures of a queue's commands, on any thread.
+pub type Failed = Arc<dyn Fn(Status) + Send + Sync>;
 
 pub(crate) trait QueueDriver: Any + Send + Sync {
     /// Enqueues a command. All events of the wait list belong to the queue's context. The result is
@@ -282,6 +286,9 @@ pub(crate) trait QueueDriver: Any + Send + Sync {
     fn flush(&self) -> Result<(), Status>;
 
     fn finish(&self) -> Result<(), Status>;
+
+    /// See [`Queue::on_failure`]. Called at most once, before the first command.
+    fn on_failure(&self, _failed: &Failed) {}
 
     /// See [`Queue::reclaim`].
     fn reclaim(&self) {}
@@ -447,6 +454,7 @@ pub(crate) struct QueueParts {
     pub(crate) context: Context,
     pub(crate) device: Device,
     pub(crate) properties: u64,
+    pub(crate) failed: OnceLock<Failed>,
 }
 
 pub(crate) struct MemParts {

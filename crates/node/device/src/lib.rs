@@ -45,7 +45,9 @@ mod region;
 mod staging;
 
 pub use account::{Lender, Share, borrow_from};
-pub use driver::{Arg, Context, Device, Kernel, Mem, Platform, Program, Queue, Sampler, Want};
+pub use driver::{
+    Arg, Context, Device, Failed, Kernel, Mem, Platform, Program, Queue, Sampler, Want,
+};
 pub use event::{Event, Reading, Times};
 pub use format::pixel_bytes;
 pub use home::{Home, HostMemory};

@@ -45,7 +45,7 @@ impl Device {
 }
 
 impl Queue {
-    /// Enqueues a call of a library. `failed` hears of a failure while the library runs.
+    /// Enqueues a call of a library. [`Queue::on_failure`] tells of a failure in its turn.
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` if the device cannot use the library, or if the library is not
@@ -55,7 +55,6 @@ impl Queue {
         &self,
         call: &LibraryCall,
         (operands, arenas): (&[LibraryOperand<'_>], &[LibraryArena<'_>]),
-        failed: Box<dyn FnOnce(Status) + Send>,
         waits: &[&Event],
         want: Want,
     ) -> Result<Option<Event>, Status> {
@@ -81,9 +80,9 @@ impl Queue {
         let arenas = arenas.iter().map(|arena| whole(arena, &mut kept));
         let arenas = arenas.collect::<Result<Vec<_>, Status>>()?;
         let operands = Operands::new(call, list, arenas).ok_or(Status::INVALID_VALUE)?;
-        let call = *call;
+        let (call, failed) = (*call, self.0.failed.get().cloned());
         let task = move || {
-            if let Err(status) = library.call(&call, &operands) {
+            if let (Err(status), Some(failed)) = (library.call(&call, &operands), failed) {
                 failed(status);
             }
             drop(kept);

@@ -1,13 +1,13 @@
 //! Queues, and the commands that move no bytes. Transfers are in `command` and `image_command`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use penstock_cl_sys::{CL_QUEUE_ON_DEVICE, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE};
 use penstock_wire::IndexSpace;
 use penstock_wire::status::Status;
 
 use crate::command::{Command, Source};
-use crate::driver::{Context, Device, Kernel, Mem, Queue, QueueDriver, QueueParts, Want};
+use crate::driver::{Context, Device, Failed, Kernel, Mem, Queue, QueueDriver, QueueParts, Want};
 use crate::event::{Event, Reading};
 use crate::region;
 use crate::staging::Staged;
@@ -41,7 +41,17 @@ impl Queue {
         properties: u64,
     ) -> Self {
         let (context, device) = (context.clone(), device.clone());
-        Self(Arc::new(QueueParts { driver, context, device, properties }))
+        Self(Arc::new(QueueParts { driver, context, device, properties, failed: OnceLock::new() }))
+    }
+
+    /// Names who hears of commands that the queue has accepted and that fail later: calls of
+    /// libraries, and commands that CUDA's driver refuses when their turn comes. The failure is
+    /// told before the end of the command, and also if the command has an event. OpenCL's drivers
+    /// tell a failure of other commands by the event alone. Only the first call has an effect.
+    pub fn on_failure(&self, failed: Failed) {
+        if self.0.failed.set(failed.clone()).is_ok() {
+            self.0.driver.on_failure(&failed);
+        }
     }
 
     pub fn context(&self) -> &Context {

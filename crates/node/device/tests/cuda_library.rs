@@ -3,8 +3,11 @@
 
 mod cuda_common;
 
+use std::sync::{Arc, mpsc};
+
 use cuda_common::*;
-use penstock_device::{Context, Event, LibraryOperand, Mem, Queue, Status, Want};
+use penstock_device::{Context, Event, IndexSpace, LibraryOperand, Mem, Queue, Status, Want};
+use penstock_wire::cuda;
 use penstock_wire::library::blas::{
     Batch, Call, Factor, Gemm, Matrix, Number, Routine, Stored, Transpose, Transposed, Vector,
 };
@@ -76,9 +79,7 @@ fn call(
     operands: &[LibraryOperand<'_>],
     waits: &[&Event],
 ) -> Result<Option<Event>, Status> {
-    // A call of cuBLAS fails when it is enqueued, or with its stream.
-    let failed = Box::new(|status| panic!("the call failed: {status:?}"));
-    queue.call_library(call, (operands, &[]), failed, waits, Want::Event)
+    queue.call_library(call, (operands, &[]), waits, Want::Event)
 }
 
 #[test]
@@ -207,6 +208,49 @@ fn a_routine_that_the_library_lacks_is_refused() {
     let refused = call(&queue, &swap, &[whole(&mem), whole(&mem)], &[]).err();
     assert_eq!(refused, Some(Status::INVALID_OPERATION));
     assert_eq!(read(&queue, &mem), [1.0; 4]);
+}
+
+/// Has the queue's failures told.
+fn failures(queue: &Queue) -> mpsc::Receiver<Status> {
+    let (tell, told) = mpsc::channel();
+    queue.on_failure(Arc::new(move |status| tell.send(status).unwrap()));
+    told
+}
+
+#[test]
+fn what_is_refused_in_its_turn_is_told_before_anything_behind_it_ends() {
+    let Some((context, queue)) = serving() else { return };
+    let told = failures(&queue);
+    let m = floats(&context, &[1.0; 16]);
+    let LibraryCall::Blas(Call { routine: Routine::Gemm(plain), .. }) =
+        product(Stored::Half, Batch::One)
+    else {
+        unreachable!()
+    };
+    // The library has no product of two types.
+    let b = Transposed { stored: Stored::Brain, ..plain.b };
+    let refused = blas(Routine::Gemm(Gemm { b, ..plain }));
+    let trap = kernel(&context, "trap");
+    // The driver has no block of so many threads.
+    let wide = IndexSpace::line(1 << 20, Some(1 << 20));
+    for want in [Want::Nothing, Want::Event] {
+        let gate = Event::user(&context).unwrap();
+        let operands = [whole(&m), whole(&m), whole(&m)];
+        let memory = (operands.as_slice(), &[] as &[_]);
+        queue.call_library(&refused, memory, &[&gate], want).unwrap();
+        queue.launch(&trap, &wide, &[], want).unwrap();
+        let marker = queue.marker(&[], Want::Event).unwrap().unwrap();
+        let ended = completion(&marker);
+        assert!(told.try_recv().is_err());
+        gate.complete(Status::OK).unwrap();
+        assert_eq!(ended.recv_timeout(patience()).unwrap().0, Status::OK);
+        let refused: Vec<Status> = told.try_iter().collect();
+        assert_eq!(refused.len(), 2, "{want:?}: {refused:?}");
+        assert_eq!(refused[0], Status::INVALID_OPERATION);
+        // CUDA_ERROR_INVALID_VALUE
+        assert_eq!(cuda::code(refused[1]), Some(1));
+    }
+    assert_eq!(read(&queue, &m), [1.0; 16]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 
 use common::*;
 use penstock_device::{
@@ -56,8 +56,8 @@ fn call(
     operands: &[LibraryOperand<'_>],
     waits: &[&Event],
 ) -> Result<Option<Event>, Status> {
-    let failed = Box::new(|status| panic!("the call failed: {status:?}"));
-    queue.call_library(call, (operands, &[]), failed, waits, Want::Event)
+    queue.on_failure(Arc::new(|status| panic!("the call failed: {status:?}")));
+    queue.call_library(call, (operands, &[]), waits, Want::Event)
 }
 
 #[test]
@@ -154,14 +154,14 @@ fn an_address_outside_of_the_arenas_fails_the_call() {
             batch: Batch::Pointers { count: 1 },
         }),
     });
+    let (tell, told) = mpsc::channel();
+    queue.on_failure(Arc::new(move |status| tell.send(status).unwrap()));
     let run = |address: u64| {
         let (a, b, c) = (list(BASE), list(BASE), list(address));
-        let (tell, told) = mpsc::channel();
-        let failed = Box::new(move |status| tell.send(status).unwrap());
         let operands = [whole(&a), whole(&b), whole(&c)];
         let arenas = [LibraryArena { mem: &arena, base: BASE }];
         let memory = (operands.as_slice(), arenas.as_slice());
-        queue.call_library(&gemm, memory, failed, &[], Want::Nothing).unwrap();
+        queue.call_library(&gemm, memory, &[], Want::Nothing).unwrap();
         queue.finish().unwrap();
         told.try_recv().ok()
     };

@@ -15,7 +15,7 @@ use super::library::Call;
 use super::memory::{Memory, memory};
 use super::stream::{Stream, Wish};
 use crate::command::{Command, Source};
-use crate::driver::{QueueDriver, Want};
+use crate::driver::{Failed, QueueDriver, Want};
 use crate::event::{Event, ReadBytes, Reading};
 use crate::library::LibraryOperand;
 use crate::staging::Staged;
@@ -155,5 +155,9 @@ impl QueueDriver for Queue {
 
     fn finish(&self) -> Result<(), Status> {
         self.0.finish()
+    }
+
+    fn on_failure(&self, failed: &Failed) {
+        self.0.on_failure(failed.clone());
     }
 }

@@ -3,8 +3,8 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use penstock_cuda_sys::driver::{CU_STREAM_NON_BLOCKING, CUstream, CUstream_st};
@@ -20,6 +20,7 @@ use super::event::{Callbacks, Event, Wait};
 use super::library::{Kits, Retired};
 use super::reaper::{Reaper, Remains};
 use super::slot::Slot;
+use crate::driver::Failed;
 use crate::event::{EventDriver, Times};
 use crate::staging::Staged;
 
@@ -34,6 +35,8 @@ pub(super) struct Stream {
     /// What NVIDIA's libraries keep for the stream.
     kits: Lock<Kits>,
     order: Lock<Order>,
+    /// Hears of commands that the submitter could not issue.
+    failed: OnceLock<Failed>,
     /// Signalled when a command is enqueued, and when all have been issued.
     ordered: Signal,
     air: Lock<Air>,
@@ -137,6 +140,7 @@ impl Stream {
             base,
             kits: Lock::default(),
             order: Lock::default(),
+            failed: OnceLock::new(),
             ordered: Signal::new(),
             air: Lock::default(),
             flown: Signal::new(),
@@ -153,6 +157,11 @@ impl Stream {
 
     pub(super) fn kits(&self) -> &Lock<Kits> {
         &self.kits
+    }
+
+    pub(super) fn on_failure(&self, failed: Failed) {
+        // `crate::driver` calls this once.
+        _ = self.failed.set(failed);
     }
 
     fn order(&self) -> Guard<'_, Order> {
@@ -293,6 +302,12 @@ impl Stream {
             let event = command.event.clone();
             let given = self.submit(&mut command);
             drop(command);
+            // Nobody waits for the end of a command before it is told or a later one is issued.
+            // A failed event has been told already.
+            let refused = given.err().filter(|status| *status != Status::WAIT_LIST_FAILED);
+            if let (Some(status), Some(failed)) = (refused, self.failed.get()) {
+                failed(status);
+            }
             let callbacks = match (given, event) {
                 (Err(status), Some(event)) => Some(event.end(status, Times::default())),
                 (Err(status), None) => {

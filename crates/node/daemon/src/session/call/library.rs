@@ -1,10 +1,7 @@
-use std::sync::Arc;
-
 use penstock_device::{LibraryArena, LibraryOperand};
-use penstock_link::Body;
-use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
+use penstock_wire::calls::{Attached, Serve, Served, to_worker};
 use penstock_wire::library::{LibraryCall, Order};
-use penstock_wire::{I32, Id, Status};
+use penstock_wire::{Id, Status};
 
 use super::command::CommandIds;
 use crate::session::{Objects, Session};
@@ -13,21 +10,12 @@ impl Serve<to_worker::CallLibrary> for Session {
     fn serve(&mut self, call: &to_worker::CallLibrary, with: Attached<'_>) -> Served {
         let order = Order::decode(&with.payload.read_all()?)?;
         let library_call = LibraryCall::decode(&order.call)?;
-        let queue = call.queue;
-        let shared = Arc::downgrade(&self.shared);
-        // The failure arrives before the end of the command, so the client knows of it before it
-        // can know that the queue has become idle.
-        let failed = Box::new(move |status: Status| {
-            let Some(shared) = shared.upgrade() else { return };
-            let failure = to_client::QueueFailed { queue, status: I32::new(status.0) };
-            shared.outbox.post(&failure, &[], Body::None);
-        });
-        let names = CommandIds { queue, event: call.event, waits: with.waits };
+        let names = CommandIds { queue: call.queue, event: call.event, waits: with.waits };
         self.command(names, |inputs| {
             let operands = operands(inputs.objects, &order)?;
             let arenas = arenas(inputs.objects, &order)?;
             let memory = (operands.as_slice(), arenas.as_slice());
-            inputs.queue.call_library(&library_call, memory, failed, inputs.waits, inputs.want)
+            inputs.queue.call_library(&library_call, memory, inputs.waits, inputs.want)
         })
     }
 }

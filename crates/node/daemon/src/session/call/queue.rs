@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use penstock_cl_sys::CL_QUEUE_PROFILING_ENABLE;
 use penstock_device as device;
-use penstock_wire::calls::{Attached, Serve, Served, to_worker};
+use penstock_link::Body;
+use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{Id, Status, TimesOf};
+use penstock_wire::{I32, Id, Status, TimesOf};
 
 use crate::session::Session;
 use crate::session::launches::Traits;
@@ -67,6 +68,17 @@ fn answer_behind(
     }));
 }
 
+/// Returns what tells the client of a queue's failures. A failure arrives before the end of its
+/// command, so the client knows of it before it can know that the queue has become idle.
+fn teller(shared: &Arc<SharedSession>, queue: Id<kind::Queue>) -> device::Failed {
+    let shared = Arc::downgrade(shared);
+    Arc::new(move |status: Status| {
+        let Some(shared) = shared.upgrade() else { return };
+        let failure = to_client::QueueFailed { queue, status: I32::new(status.0) };
+        shared.outbox.post(&failure, &[], Body::None);
+    })
+}
+
 impl Serve<to_worker::CreateQueue> for Session {
     fn serve(&mut self, call: &to_worker::CreateQueue, _: Attached<'_>) -> Served {
         self.queues.vacant(call.queue)?;
@@ -78,6 +90,7 @@ impl Serve<to_worker::CreateQueue> for Session {
         let meter = self.objects.meter(call.device.get());
         let profiles = call.properties.get() & CL_QUEUE_PROFILING_ENABLE != 0;
         let queue = make().and_then(|device| {
+            device.on_failure(teller(&self.shared, call.queue));
             let times = TimesOf::from_wire(call.times.get()).ok_or(Status::INVALID_VALUE)?;
             let timed = profiles && times == TimesOf::Commands;
             let turn = self.objects.whole(call.device.get()).map_or(0, Turns::bit_of);
