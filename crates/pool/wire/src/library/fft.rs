@@ -75,7 +75,9 @@ impl Shape {
     /// Returns the number of bytes from the first to the last element of one side.
     ///
     /// # Errors
-    /// A size is 0, an embedding is smaller than what it contains, or the number overflows.
+    /// A size is 0, an embedding is smaller than what it contains, or the number overflows. Two
+    /// elements of the output may have the same place. Transforms may read the same elements:
+    /// programs transform windows of a signal that overlap.
     pub fn bytes(&self, is_input: bool) -> Result<u64, Misfit> {
         let layout = if is_input { &self.input } else { &self.output };
         let rank = usize::from(self.rank);
@@ -96,6 +98,9 @@ impl Shape {
                 .and_then(|last| last.checked_add(u64::from(*size) - 1))
                 .ok_or(Misfit)?;
         }
+        if !is_input && !self.is_apart(sizes, embed, layout) {
+            return Err(Misfit);
+        }
         let batches = u64::from(self.batch - 1).checked_mul(layout.distance).ok_or(Misfit)?;
         let elements = last
             .checked_mul(u64::from(layout.stride))
@@ -103,6 +108,27 @@ impl Shape {
             .and_then(|last| last.checked_add(1))
             .ok_or(Misfit)?;
         elements.checked_mul(self.element_bytes(is_input)).ok_or(Misfit)
+    }
+
+    /// Returns whether the steps of the dimensions and of the batch nest: each step is longer than
+    /// all of the shorter ones together. Then all elements of a side have places of their own, and
+    /// the memory of a transform is bounded by that of its output.
+    fn is_apart(&self, sizes: &[u32], embed: &[u32], layout: &Layout) -> bool {
+        let mut steps = [(0_u64, 0_u64); RANK_MAX + 1];
+        let [of_batch, of_dimensions @ ..] = &mut steps;
+        *of_batch = (layout.distance, u64::from(self.batch) - 1);
+        let mut step = u64::from(layout.stride);
+        for ((size, room), slot) in sizes.iter().zip(embed).rev().zip(of_dimensions) {
+            *slot = (step, u64::from(*size) - 1);
+            step = step.saturating_mul((*room).into());
+        }
+        steps.sort_unstable();
+        let mut reach = 0_u64;
+        steps.iter().filter(|(_, more)| *more > 0).all(|(step, more)| {
+            let is_longer = *step > reach;
+            reach = reach.saturating_add(step.saturating_mul(*more));
+            is_longer
+        })
     }
 
     fn element_bytes(&self, is_input: bool) -> u64 {

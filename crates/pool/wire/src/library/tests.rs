@@ -141,5 +141,66 @@ proptest! {
             last = last.max(b * distance + index * u64::from(stride));
         }
         prop_assert_eq!(shape.bytes(true), Ok((last + 1) * 8));
+        if let Ok(bytes) = shape.bytes(false) {
+            prop_assert_eq!(bytes, (last + 1) * 8);
+            prop_assert!(are_apart(&shape));
+        }
+        // Behind each other, and with the elements of all transforms side by side.
+        let count: u64 = embed[..usize::from(rank)].iter().map(|size| u64::from(*size)).product();
+        let behind = Layout { distance: count * u64::from(stride), ..layout };
+        let beside = Layout { stride: stride * batch, distance: u64::from(stride), embed };
+        for output in [behind, beside] {
+            let shape = Shape { output, ..shape };
+            prop_assert!(shape.bytes(false).is_ok() && are_apart(&shape));
+        }
     }
+}
+
+/// Whether all elements of a transform's output have places of their own.
+fn are_apart(shape: &Shape) -> bool {
+    let (layout, mut taken) = (&shape.output, std::collections::HashSet::new());
+    let [rows, columns, planes] = match shape.sizes() {
+        [a] => [1, 1, *a],
+        [a, b] => [1, *a, *b],
+        [a, b, c] => [*a, *b, *c],
+        _ => unreachable!(),
+    };
+    // The places of the last two dimensions' embeddings.
+    let rank = shape.sizes().len();
+    let last = u64::from(layout.embed[rank - 1]);
+    let middle = if rank > 1 { u64::from(layout.embed[rank - 2]) } else { 1 };
+    (0..u64::from(shape.batch)).all(|b| {
+        (0..u64::from(rows)).all(|x| {
+            (0..u64::from(columns)).all(|y| {
+                (0..u64::from(planes)).all(|z| {
+                    let flat = (x * middle + y) * last + z;
+                    taken.insert(b * layout.distance + flat * u64::from(layout.stride))
+                })
+            })
+        })
+    })
+}
+
+#[test]
+fn transforms_may_overlap_in_their_input_and_not_in_their_output() {
+    let side = |stride, distance| Layout { embed: [64, 1, 1], stride, distance };
+    let shape = |batch, input, output| {
+        let (kind, sizes) = (Kind::Complex { forward: true }, [64, 1, 1]);
+        Shape { kind, is_double: false, rank: 1, sizes, batch, input, output }
+    };
+    // Windows of a signal.
+    let windows = shape(3, side(1, 16), side(1, 64));
+    assert_eq!((windows.bytes(true), windows.bytes(false)), (Ok(96 * 8), Ok(192 * 8)));
+    for (batch, distance) in [(u32::MAX, 0), (u32::MAX, 1), (2, 63), (2, 0)] {
+        let shape = shape(batch, side(1, 0), side(1, distance));
+        assert!(shape.bytes(true).is_ok());
+        assert_eq!(shape.bytes(false), Err(Misfit), "{batch} {distance}");
+    }
+    // A single transform has no distance.
+    assert!(shape(1, side(1, 0), side(1, 0)).bytes(false).is_ok());
+    // Rows of two transforms take turns in memory.
+    let rows = Layout { embed: [4, 128, 1], stride: 1, distance: 64 };
+    let plane = Shape { rank: 2, sizes: [4, 64, 1], input: rows, output: rows, ..windows };
+    assert!(Shape { batch: 2, ..plane }.bytes(false).is_ok());
+    assert_eq!(Shape { batch: 3, ..plane }.bytes(false), Err(Misfit));
 }
