@@ -2,8 +2,8 @@
  * loaded as libcuda.so.1. It has products, and the routines of vectors, in plain loops.
  *
  * It is stricter than cuBLAS: a call without a current context, without a stream, with operands
- * outside of allocations, or with factors that are not where the pointer mode says, ends the
- * process with a message. */
+ * outside of allocations, or with factors that are not where the pointer mode says, and the end of a
+ * handle before its calls end the process with a message. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -31,7 +31,7 @@ static void (*fail)(void);
 struct handle {
     uint64_t mark;
     void *stream;
-    int has_stream, on_device;
+    int has_stream, on_device, pending;
 };
 #define MARK 0x63756c62617368ull
 int standin_handles; /* handles that live */
@@ -62,6 +62,7 @@ int cublasCreate_v2(void **out) {
 
 int cublasDestroy_v2(void *handle) {
     struct handle *h = checked(handle);
+    DEMAND(!__sync_fetch_and_add(&h->pending, 0), "a handle ends before its calls");
     h->mark = 0;
     free(h);
     __sync_fetch_and_sub(&standin_handles, 1);
@@ -79,6 +80,28 @@ int cublasSetStream_v2(void *handle, void *stream) {
 int cublasSetPointerMode_v2(void *handle, int mode) {
     checked(handle)->on_device = mode;
     return mode == 0 || mode == 1 ? OK : INVALID_VALUE;
+}
+
+/* A call on its way through a stream. */
+struct turn {
+    struct handle *handle;
+    void (*run)(void *);
+    void *argument;
+};
+
+static void take_turn(void *argument) {
+    struct turn *turn = argument;
+    turn->run(turn->argument);
+    __sync_fetch_and_sub(&turn->handle->pending, 1);
+    free(turn->argument);
+    free(turn);
+}
+
+static int enqueue(struct handle *h, void (*run)(void *), void *argument) {
+    struct turn *turn = malloc(sizeof *turn);
+    *turn = (struct turn){h, run, argument};
+    __sync_fetch_and_add(&h->pending, 1);
+    return push_task(h->stream, take_turn, turn) ? 13 : OK;
 }
 
 /* -- elements ---------------------------------------------------------------------------------- */
@@ -222,7 +245,6 @@ static void run_gemm(void *argument) {
                 put(g->c.type, c, row + column * g->c.ld, sum);
             }
     }
-    free(g);
 }
 
 static int gemm(void *handle, int factors, const int sizes[3], const void *alpha, const void *beta,
@@ -254,7 +276,7 @@ static int gemm(void *handle, int factors, const int sizes[3], const void *alpha
     g.a = matrices[0], g.b = matrices[1], g.c = matrices[2];
     struct gemm *copy = malloc(sizeof *copy);
     *copy = g;
-    return push_task(h->stream, run_gemm, copy) ? 13 : OK;
+    return enqueue(h, run_gemm, copy);
 }
 
 #define M(op, type, at, ld, distance) {op, type, (uint64_t)(at), ld, distance}
@@ -392,7 +414,6 @@ static void run_vectors(void *argument) {
     if (v->kind == NORM) put(part, v->result, 0, (number){sqrt(sum.re), 0});
     if (v->kind == SUM) put(part, v->result, 0, sum);
     if (v->kind == LARGEST) *(int *)v->result = found;
-    free(v);
 }
 
 /* The length of a reduction is 0 if its distance is not positive. */
@@ -412,7 +433,7 @@ static int vectors(void *handle, struct vectors v, const void *alpha, const void
     }
     struct vectors *copy = malloc(sizeof *copy);
     *copy = v;
-    return push_task(h->stream, run_vectors, copy) ? 13 : OK;
+    return enqueue(h, run_vectors, copy);
 }
 
 #define V(kind, letter, n, x, incx, y, incy) \

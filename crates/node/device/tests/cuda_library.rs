@@ -4,9 +4,11 @@
 mod cuda_common;
 
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use cuda_common::*;
 use penstock_device::{Context, Event, IndexSpace, LibraryOperand, Mem, Queue, Status, Want};
+use penstock_trial::wait_for;
 use penstock_wire::cuda;
 use penstock_wire::library::blas::{
     Batch, Call, Factor, Gemm, Matrix, Number, Routine, Stored, Transpose, Transposed, Vector,
@@ -16,7 +18,7 @@ use penstock_wire::library::{Kind, LibraryCall, Place};
 const SETUP: Setup = Setup { newer: true, loader: false };
 
 fn serving() -> Option<(Context, Queue)> {
-    let found = prepare_cublas().then(|| first(SETUP, 0)).flatten()?;
+    let found = prepare_library(CUBLAS).then(|| first(SETUP, 0)).flatten()?;
     let served = found.1.device().libraries().expect("the device serves libraries");
     assert!(served.has(Kind::Blas) && !served.has(Kind::Fft));
     Some(found)
@@ -267,4 +269,20 @@ fn calls_of_queues_that_have_ended_still_run() {
     gate.complete(Status::OK).unwrap();
     assert_eq!(completion(&before).recv_timeout(patience()).unwrap().0, Status::OK);
     assert_eq!(read(&queue, &y), [20.0; 64]);
+}
+
+#[test]
+fn handles_end_with_their_queues_behind_all_work() {
+    let Some((context, queue)) = serving() else { return };
+    let (x, y) = (floats(&context, &[1.0; 64]), floats(&context, &[0.0; 64]));
+    let one = axpy(64, Factor::Value(1.0, 0.0), [0, 1]);
+    let sleep = sleeper(&context, Duration::from_millis(50));
+    for _ in 0..4 {
+        let short = Queue::new(&context, queue.device(), 0, 0).unwrap();
+        short.launch(&sleep, &IndexSpace::line(1, Some(1)), &[], Want::Nothing).unwrap();
+        call(&short, &one, &[whole(&x), whole(&y)], &[]).unwrap();
+    }
+    drop((x, y, sleep, queue, context));
+    // Those of the other tests end, too.
+    wait_for("end of all handles", || counter(CUBLAS, "standin_handles") == 0);
 }

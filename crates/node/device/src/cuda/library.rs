@@ -2,8 +2,8 @@
 
 use std::sync::OnceLock;
 
-use penstock_cuda_sys::driver::CUstream_st;
-use penstock_libraries::nvidia::{self, Handle, Plans};
+use penstock_cuda_sys::driver::{CUdeviceptr, CUstream, CUstream_st};
+use penstock_libraries::nvidia::{self, Ground, Handle, Plan, Plans};
 use penstock_process::variable;
 use penstock_wire::library::{Kind, Libraries, LibraryCall};
 use penstock_wire::status::Status;
@@ -12,8 +12,9 @@ use super::address::Address;
 use super::command::Kept;
 use super::device::Device;
 use super::driver::{check, driver_version, is_ours};
-use super::reaper;
+use super::reaper::{self, Reaper, Remains};
 use super::stream::Stream;
+use crate::account::Share;
 
 /// A call whose operands lie in buffers of the stream's context.
 pub(super) struct Call {
@@ -43,16 +44,17 @@ impl Call {
                     (Kind::Blas, Kits { blas: Some(handle), .. }) => {
                         handle.call(&self.call, &self.addresses)
                     }
-                    (Kind::Fft, Kits { fft: Some(plans), .. }) => {
-                        plans.call(&self.call, &self.addresses)
-                    }
                     (Kind::Blas, Kits { blas, .. }) => {
                         let handle = blas.insert(Handle::new(version, raw)?);
                         handle.call(&self.call, &self.addresses)
                     }
-                    (Kind::Fft, Kits { fft, .. }) => {
-                        let plans = fft.insert(Plans::new(version, raw)?);
-                        plans.call(&self.call, &self.addresses)
+                    (Kind::Fft, Kits { fft, area, .. }) => {
+                        let plans = match fft {
+                            Some(plans) => plans,
+                            none => none.insert(Plans::new(version, raw)?),
+                        };
+                        let mut ground = OfStream { stream, area };
+                        plans.call(&self.call, &self.addresses, &mut ground)
                     }
                 }
             }
@@ -89,32 +91,120 @@ pub(super) fn served(device: &Device) -> Option<Libraries> {
 pub(super) struct Kits {
     blas: Option<Handle>,
     fft: Option<Plans>,
+    /// Where the transforms of the stream work, one after the other.
+    area: Option<Area>,
 }
 
 impl Kits {
-    pub(super) fn is_empty(&self) -> bool {
-        self.blas.is_none() && self.fft.is_none()
+    /// Ends a stream and what the libraries keep for it. The device finishes the work of a stream
+    /// that ends. The libraries have memory that this work uses, and freeing it waits for the whole
+    /// device, so the reaper does that.
+    pub(super) fn end(mut self, device: &'static Device, stream: Address<CUstream_st>) {
+        let is_plain = self.blas.is_none() && self.fft.is_none();
+        // The memory ends after the plans that use it.
+        let area = self.area.take();
+        let retired = Retired::new(device, (self, RawStream { device, raw: stream }));
+        if is_plain {
+            drop(retired);
+        } else {
+            retired.leave();
+        }
+        drop(area);
     }
 }
 
-/// A stream that has ended, with its handle. Both end when the device has finished their work.
-pub(super) struct Retired {
-    pub(super) device: &'static Device,
-    pub(super) kits: Kits,
-    pub(super) stream: Address<CUstream_st>,
+/// Device memory that counts for the client.
+struct Area {
+    device: &'static Device,
+    address: CUdeviceptr,
+    bytes: usize,
+    share: Option<Share>,
 }
 
-impl Drop for Retired {
+impl Area {
+    /// Allocates memory and clears it in the turn of the stream: kernels of the client can read it.
+    fn new(device: &'static Device, stream: CUstream, bytes: usize) -> Result<Self, Status> {
+        let share = Share::take(u64::try_from(bytes).map_err(|_| Status::INVALID_VALUE)?)?;
+        let mut address = 0;
+        // SAFETY: the output location outlives the call, and the device's context is current.
+        check(unsafe { (device.cuda().cuMemAlloc)(&raw mut address, bytes) })?;
+        let area = Self { device, address, bytes, share: Some(share) };
+        // SAFETY: the memory was allocated above.
+        check(unsafe { (device.cuda().cuMemsetD8Async)(address, 0, bytes, stream) })?;
+        Ok(area)
+    }
+}
+
+impl Drop for Area {
     fn drop(&mut self) {
+        if let Some(share) = self.share.take() {
+            Reaper::take(self.device, Remains::Memory(self.address, share));
+        }
+    }
+}
+
+/// What a stream does for its plans.
+struct OfStream<'a> {
+    stream: &'a Stream,
+    area: &'a mut Option<Area>,
+}
+
+impl Ground for OfStream<'_> {
+    fn area(&mut self, bytes: usize) -> Result<u64, Status> {
+        let enough = self.area.as_ref().filter(|area| area.bytes >= bytes);
+        if let Some(area) = enough {
+            return Ok(area.address);
+        }
+        let larger = Area::new(self.stream.device(), self.stream.raw(), bytes)?;
+        // The reaper frees the smaller one behind the transforms that use it.
+        Ok(self.area.insert(larger).address)
+    }
+
+    fn retire(&mut self, plan: Plan) {
+        Retired::new(self.stream.device(), plan).leave();
+    }
+}
+
+/// A stream that has ended.
+struct RawStream {
+    device: &'static Device,
+    raw: Address<CUstream_st>,
+}
+
+impl Drop for RawStream {
+    fn drop(&mut self) {
+        // SAFETY: this object owns the stream, and nothing uses it any more. Its context is
+        // current, see `Retired`.
+        let destroyed = check(unsafe { (self.device.cuda().cuStreamDestroy)(self.raw.get()) });
+        _ = destroyed;
+    }
+}
+
+/// Something that ends in the device's context, or never if the context has failed.
+struct Retired<T> {
+    device: &'static Device,
+    what: Option<T>,
+}
+
+impl<T: Send + 'static> Retired<T> {
+    fn new(device: &'static Device, what: T) -> Self {
+        Self { device, what: Some(what) }
+    }
+
+    /// Ends it when the device has finished all that it was given.
+    fn leave(self) {
+        Reaper::take(self.device, Remains::Kept(Box::new(self)));
+    }
+}
+
+impl<T> Drop for Retired<T> {
+    fn drop(&mut self) {
+        let what = self.what.take();
         if self.device.enter().is_ok() {
-            drop(std::mem::take(&mut self.kits));
-            // SAFETY: this object owns the stream, and nothing uses it any more.
-            let destroyed =
-                check(unsafe { (self.device.cuda().cuStreamDestroy)(self.stream.get()) });
-            _ = destroyed;
+            drop(what);
         } else {
             // Without its context, the libraries cannot free anything.
-            std::mem::forget(std::mem::take(&mut self.kits));
+            std::mem::forget(what);
         }
     }
 }

@@ -17,8 +17,7 @@ use super::command::{Command, Given, Kept, Work};
 use super::device::Device;
 use super::driver::check;
 use super::event::{Callbacks, Event, Wait};
-use super::library::{Kits, Retired};
-use super::reaper::{Reaper, Remains};
+use super::library::Kits;
 use super::slot::Slot;
 use crate::driver::Failed;
 use crate::event::{EventDriver, Times};
@@ -469,13 +468,6 @@ impl Order {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let kits = std::mem::take(self.kits.get_mut());
-        let is_plain = kits.is_empty();
-        let retired = Retired { device: self.device, kits, stream: self.raw };
-        // The device finishes the work of a stream that ends. The libraries have memory that this
-        // work uses, and freeing it waits for the whole device.
-        if !is_plain {
-            Reaper::take(self.device, Remains::Kept(Box::new(retired)));
-        }
+        std::mem::take(self.kits.get_mut()).end(self.device, self.raw);
     }
 }

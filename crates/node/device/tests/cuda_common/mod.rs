@@ -72,29 +72,51 @@ fn prepare(setup: Setup) -> bool {
     built
 }
 
-/// Builds the stand-in for cuBLAS and names it to the process. Comes before all other functions.
-/// False without a C compiler.
-pub fn prepare_cublas() -> bool {
+/// Stand-ins for NVIDIA's libraries: the name of the source, and the variable that names the
+/// library to the process.
+#[derive(Clone, Copy)]
+pub struct Library(&'static str, &'static str);
+
+pub const CUBLAS: Library = Library("cublas_standin", "PENSTOCK_LIBCUBLAS");
+pub const CUFFT: Library = Library("cufft_standin", "PENSTOCK_LIBCUFFT");
+
+/// Builds a stand-in for a library and names it to the process, which has no other one. Comes
+/// before all other functions. False without a C compiler.
+pub fn prepare_library(Library(name, variable): Library) -> bool {
     static BUILT: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     let built = *BUILT.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cublas_standin.c");
+        let source = format!("{}/tests/{name}.c", env!("CARGO_MANIFEST_DIR"));
         // The library is opened by the first call, so the file stays. Another process that builds
         // it replaces it by an equal one.
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let library = folder.join("standin-libcublas.so");
-        let own = folder.join(format!("standin-libcublas-{}.so", std::process::id()));
+        let library = folder.join(format!("{name}.so"));
+        let own = folder.join(format!("{name}-{}.so", std::process::id()));
         let mut command = compiler();
         command.args(["-O1", "-g", "-fPIC", "-shared", "-o"]).arg(&own).arg(source);
+        command.arg(format!("-Wl,-soname,{name}.so"));
         let built = is_compiled(command.args(["-ldl", "-lm"]), Need::Compiler)
             && std::fs::rename(&own, &library).is_ok();
         // SAFETY: no other thread reads the environment: the first test runs this, others wait.
-        unsafe { std::env::set_var("PENSTOCK_LIBCUBLAS", &library) };
+        unsafe { std::env::set_var(variable, &library) };
         built
     });
     if !built {
-        skip(Need::Compiler, "no C compiler builds the stand-in for cuBLAS");
+        skip(Need::Compiler, "no C compiler builds the stand-in for a library of NVIDIA");
     }
     built
+}
+
+/// Returns a counter of a stand-in that this process has opened.
+pub fn counter(Library(name, _): Library, counter: &str) -> i32 {
+    const RTLD_NOLOAD: i32 = 4;
+    let flags = libloading::os::unix::RTLD_NOW | RTLD_NOLOAD;
+    // SAFETY: the library is loaded already.
+    let library = unsafe { libloading::os::unix::Library::open(Some(format!("{name}.so")), flags) };
+    let library = library.expect("the stand-in is open");
+    // SAFETY: a variable of this type, in a library that stays loaded.
+    let symbol = unsafe { library.get::<*const i32>(counter.as_bytes()) }.unwrap();
+    // SAFETY: as above; the value is read in one piece.
+    unsafe { symbol.read_volatile() }
 }
 
 /// Returns the platform over CUDA's driver.

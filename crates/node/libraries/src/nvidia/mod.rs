@@ -28,7 +28,7 @@ use penstock_wire::library::{Kind, LibraryCall, Place};
 use penstock_wire::status::Status;
 
 use crate::blas::{Scalar, int};
-pub use fft::Plans;
+pub use fft::{Ground, Plan, Plans};
 use find::{CUBLAS, CUFFT};
 use functions::{Functions, Op, Ptr, Raw};
 
