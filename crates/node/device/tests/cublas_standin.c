@@ -2,8 +2,9 @@
  * loaded as libcuda.so.1. It has products, and the routines of vectors, in plain loops.
  *
  * It is stricter than cuBLAS: a call without a current context, without a stream, with operands
- * outside of allocations, or with factors that are not where the pointer mode says, and the end of a
- * handle before its calls end the process with a message. */
+ * outside of allocations, or with factors that are not where the pointer mode says, a product that
+ * may be summed in less than single precision, and the end of a handle before its calls end the
+ * process with a message. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <math.h>
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { EXACT_SUMS = 16 }; /* CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION */
 enum { OK = 0, NOT_INITIALIZED = 1, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum { S, D, C, Z, H, B, NONE }; /* types of elements; H and B are half precision and bfloat16 */
 static const uint64_t size_of[] = {4, 8, 8, 16, 2, 2};
@@ -31,7 +33,7 @@ static void (*fail)(void);
 struct handle {
     uint64_t mark;
     void *stream;
-    int has_stream, on_device, pending;
+    int has_stream, on_device, math, pending;
 };
 #define MARK 0x63756c62617368ull
 int standin_handles; /* handles that live */
@@ -80,6 +82,11 @@ int cublasSetStream_v2(void *handle, void *stream) {
 int cublasSetPointerMode_v2(void *handle, int mode) {
     checked(handle)->on_device = mode;
     return mode == 0 || mode == 1 ? OK : INVALID_VALUE;
+}
+
+int cublasSetMathMode(void *handle, int mode) {
+    checked(handle)->math = mode;
+    return OK;
 }
 
 /* A call on its way through a stream. */
@@ -266,6 +273,7 @@ static int gemm(void *handle, int factors, const int sizes[3], const void *alpha
         struct matrix *x = &matrices[i];
         int64_t rows = i == 1 ? g.k : g.m, columns = i == 0 ? g.k : g.n;
         if (x->type == NONE) return NOT_SUPPORTED;
+        DEMAND(x->type < H || h->math == EXACT_SUMS, "parts of a product may be rounded");
         if (x->op) rows ^= columns, columns ^= rows, rows ^= columns;
         if (x->ld < (rows > 1 ? rows : 1) || x->op < 0 || x->op > 2) return INVALID_VALUE;
         int64_t last = last_of(rows, columns, x->ld);

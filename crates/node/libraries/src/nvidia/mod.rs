@@ -32,12 +32,17 @@ pub use fft::{Ground, Plan, Plans};
 use find::{CUBLAS, CUFFT};
 use functions::{Functions, Op, Ptr, Raw};
 
+/// `CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: parts of a product of half-precision
+/// matrices are summed in single precision, too.
+const EXACT_SUMS: c_int = 16;
+
 /// The functions that are not routines.
 struct Management {
     create: unsafe extern "C" fn(*mut Raw) -> c_int,
     destroy: unsafe extern "C" fn(Raw) -> c_int,
     set_stream: unsafe extern "C" fn(Raw, *mut c_void) -> c_int,
     set_pointer_mode: unsafe extern "C" fn(Raw, c_int) -> c_int,
+    set_math_mode: unsafe extern "C" fn(Raw, c_int) -> c_int,
 }
 
 /// cuBLAS, opened.
@@ -73,6 +78,8 @@ fn load(library: &'static Library) -> Option<Cublas> {
             set_stream: unsafe { find::get(library, c"cublasSetStream_v2") }?,
             // SAFETY: as above.
             set_pointer_mode: unsafe { find::get(library, c"cublasSetPointerMode_v2") }?,
+            // SAFETY: as above.
+            set_math_mode: unsafe { find::get(library, c"cublasSetMathMode") }?,
         },
         // SAFETY: the library is cuBLAS, and it is never closed.
         functions: unsafe { Functions::load(library) },
@@ -106,6 +113,9 @@ impl Handle {
         // SAFETY: the handle was made above, and the caller promises the stream.
         let code = unsafe { (cublas.management.set_stream)(raw, stream) };
         checked("cublasSetStream", code)?;
+        // SAFETY: as above.
+        let code = unsafe { (cublas.management.set_math_mode)(raw, EXACT_SUMS) };
+        checked("cublasSetMathMode", code)?;
         Ok(handle)
     }
 
