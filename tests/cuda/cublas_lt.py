@@ -202,6 +202,10 @@ def what_is_not_served():
         (plain, [rows, square, square, square], "rows"),
         (plain, [square, square, square, layout(0, 4, 4, 8)], "another layout of the result"),
         (plain, [layout(3, 4, 4, 4), square, square, square], "a type that is none"),
+        (plain, [square, layout(2, 4, 4, 4), square, square], "factors of two types"),
+        (plain, [layout(14, 4, 4, 4), layout(2, 4, 4, 4), square, square], "two narrow types"),
+        (plain, [square, square, *[layout(2, 4, 4, 4)] * 2], "a result that is narrower"),
+        (plain, [layout(2, 4, 4, 4)] * 2 + [layout(14, 4, 4, 4)] * 2, "another narrow result"),
     ):
         matrices = [x.pointer] * 4
         code = multiply(product, [address(one)] * 2, matrices, layouts)
@@ -214,6 +218,17 @@ def what_is_not_served():
     far = ctypes.c_void_p(0x1234567)
     code = multiply(plain, [address(one)] * 2, [far, *[x.pointer] * 3], [square] * 4)
     failures.check(code == INVALID, f"an address that is none gives {code}")
+    # A bias is written into the result before the product is added.
+    biased = Described("MatmulDesc", INT(68), INT(0)).set(EPILOGUE, INT(4))
+    biased.set(BIAS, ctypes.c_uint64(x.pointer.value))
+    tight = layout(0, 4, 4, 3)
+    for matrices, first, what in (
+        ([far, *[x.pointer] * 3], square, "A"),
+        ([x.pointer, far, *[x.pointer] * 2], square, "B"),
+        ([x.pointer] * 4, tight, "the distance of columns"),
+    ):
+        code = multiply(biased, [address(one)] * 2, matrices, [first, square, square, square])
+        failures.check(code == INVALID, f"a bias and {what} that is none give {code}")
     failures.check(np.array_equal(x.read(), np.ones(16, np.float32)), "a refused call has written")
 
 

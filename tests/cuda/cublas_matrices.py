@@ -340,6 +340,18 @@ def narrow_types():
         )
     half_precision(m, n, k)
     upper_halves(m, n, k)
+    types_that_do_not_fit()
+
+
+def types_that_do_not_fit():
+    """NVIDIA's library has products of one type, into this type or into single precision."""
+    values, one, size = Device(np.ones(16, np.float32)), np.ones(1, np.float32), INT(4)
+    for a_kind, b_kind, c_kind in ((0, 2, 0), (2, 0, 0), (2, 14, 0), (2, 2, 14), (0, 0, 2)):
+        at = lambda kind: (values.pointer, INT(kind), size)
+        shape = (INT(0), INT(0), size, size, size, address(one), *at(a_kind), *at(b_kind))
+        code = blas.cublasGemmEx(handle, *shape, address(one), *at(c_kind), INT(68), INT(-1))
+        failures.check(code == 15, f"GemmEx {a_kind} {b_kind} {c_kind}: {code}")
+    failures.check(np.array_equal(values.read(), np.ones(16, np.float32)), "GemmEx has written")
 
 
 def half_precision(m, n, k):

@@ -36,6 +36,32 @@ impl Addresses {
     }
 }
 
+/// The operands of a call whose sizes fit together.
+struct Operands {
+    list: [Operand; LIBRARY_OPERANDS_MAX],
+    count: usize,
+    /// Whether the call writes anything.
+    writes: bool,
+}
+
+impl Operands {
+    fn of(call: &LibraryCall, addresses: &Addresses) -> Result<Self, Refusal> {
+        let extents = call.extents().map_err(|_| Refusal::Misfit)?;
+        let mut list = [Operand::default(); LIBRARY_OPERANDS_MAX];
+        let mut writes = call.follows_addresses();
+        for ((to, extent), address) in list.iter_mut().zip(extents.iter()).zip(addresses.list) {
+            let is_written = extent.access == Access::Write;
+            writes |= is_written && extent.bytes > 0;
+            *to = Operand { address, bytes: extent.bytes, is_written: u64::from(is_written) };
+        }
+        Ok(Self { list, count: extents.len(), writes })
+    }
+
+    fn all(&self) -> &[Operand] {
+        self.list.get(..self.count).unwrap_or_default()
+    }
+}
+
 /// Sends a call into a stream of a context. A call that writes nothing is not sent.
 pub(crate) fn send(
     driver: &Driver,
@@ -43,26 +69,40 @@ pub(crate) fn send(
     call: &LibraryCall,
     addresses: &Addresses,
 ) -> Result<(), Refusal> {
-    let extents = call.extents().map_err(|_| Refusal::Misfit)?;
-    let mut operands = [Operand::default(); LIBRARY_OPERANDS_MAX];
-    let mut writes = call.follows_addresses();
-    for ((to, extent), address) in operands.iter_mut().zip(extents.iter()).zip(addresses.list) {
-        let is_written = extent.access == Access::Write;
-        writes |= is_written && extent.bytes > 0;
-        *to = Operand { address, bytes: extent.bytes, is_written: u64::from(is_written) };
-    }
-    if !writes {
+    let operands = Operands::of(call, addresses)?;
+    if !operands.writes {
         return Ok(());
     }
-    let operands = operands.get(..extents.len()).unwrap_or_default();
     let (bytes, follows) = (call.encode(), call.follows_addresses());
-    let sent = match driver.call(stream, &bytes, operands, follows) {
-        // A thread that has not called CUDA yet has no context.
+    in_context(driver, context, || driver.call(stream, &bytes, operands.all(), follows))
+}
+
+/// Refuses what [`send`] would refuse, and sends nothing.
+pub(crate) fn check(
+    driver: &Driver,
+    (context, stream): (CUcontext, CUstream),
+    call: &LibraryCall,
+    addresses: &Addresses,
+) -> Result<(), Refusal> {
+    let operands = Operands::of(call, addresses)?;
+    if !operands.writes {
+        return Ok(());
+    }
+    in_context(driver, context, || driver.check(stream, operands.all()))
+}
+
+/// Makes a context current if the thread has none: it has not called CUDA yet.
+fn in_context(
+    driver: &Driver,
+    context: CUcontext,
+    mut run: impl FnMut() -> Result<(), CUresult>,
+) -> Result<(), Refusal> {
+    let result = match run() {
         Err(CUDA_ERROR_INVALID_CONTEXT) => {
             driver.use_context(context).map_err(Refusal::Driver)?;
-            driver.call(stream, &bytes, operands, follows)
+            run()
         }
         other => other,
     };
-    sent.map_err(Refusal::Driver)
+    result.map_err(Refusal::Driver)
 }

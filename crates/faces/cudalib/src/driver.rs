@@ -19,6 +19,7 @@ pub(crate) struct Operand {
 
 type LibraryCall =
     unsafe extern "C" fn(CUstream, *const c_void, usize, *const Operand, usize, c_uint) -> CUresult;
+type LibraryCheck = unsafe extern "C" fn(CUstream, *const Operand, usize) -> CUresult;
 
 penstock_cuda_sys::driver_table! {
     /// Functions of CUDA.
@@ -37,6 +38,7 @@ pub(crate) struct Driver {
     pub(crate) functions: Functions,
     /// `None` if the driver is not Penstock's.
     call: Option<LibraryCall>,
+    check: Option<LibraryCheck>,
     support: Option<unsafe extern "C" fn(*mut u64) -> CUresult>,
 }
 
@@ -68,10 +70,13 @@ fn open() -> Option<Driver> {
     // SAFETY: the function of this name has this type.
     let call = unsafe { library.get::<LibraryCall>(b"penstockLibraryCall\0") };
     // SAFETY: as above.
+    let check = unsafe { library.get::<LibraryCheck>(b"penstockLibraryCheck\0") };
+    // SAFETY: as above.
     let support = unsafe {
         library.get::<unsafe extern "C" fn(*mut u64) -> CUresult>(b"penstockLibrarySupport\0")
     };
-    Some(Driver { functions, call: call.ok().map(|it| *it), support: support.ok().map(|it| *it) })
+    let (call, check) = (call.ok().map(|it| *it), check.ok().map(|it| *it));
+    Some(Driver { functions, call, check, support: support.ok().map(|it| *it) })
 }
 
 impl Driver {
@@ -106,6 +111,13 @@ impl Driver {
             CUDA_SUCCESS => served,
             _ => 0,
         }
+    }
+
+    /// Checks the operands of a call as [`Driver::call`] does.
+    pub(crate) fn check(&self, stream: CUstream, operands: &[Operand]) -> Result<(), CUresult> {
+        let function = self.check.ok_or(CUDA_ERROR_NOT_SUPPORTED)?;
+        // SAFETY: the list has the given length; the driver checks stream and addresses.
+        good(unsafe { function(stream, operands.as_ptr(), operands.len()) })
     }
 
     /// Enqueues a call of a library.

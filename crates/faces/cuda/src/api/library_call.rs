@@ -67,6 +67,17 @@ cu_entry! {
         }
         work.run(&context, &stream)
     }
+    /// Checks that operands lie in allocations of a stream's device, as a call in this stream does.
+    fn penstockLibraryCheck(
+        stream: CUstream,
+        operands: *const PenstockOperand,
+        count: usize,
+    ) {
+        let (context, _) = Stream::resolve(stream, DefaultStream::Legacy)?;
+        // SAFETY: the face promises what `addressed` demands.
+        let operands = unsafe { addressed(operands, count) }?;
+        LibraryWork { call: Vec::new(), operands, follows_addresses: false }.check(&context)
+    }
     /// Stores which calls of libraries the device of the current context serves, as the bits of
     /// `penstock_wire::library::Libraries`.
     fn penstockLibrarySupport(served: *mut u64) {

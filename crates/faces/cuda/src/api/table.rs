@@ -224,7 +224,7 @@ macro_rules! own {
 own! {
     heap: penstockHeapCreate, penstockHeapClose, penstockHeapGetPointer, penstockHeapGetSize, penstockHeapGetPath, penstockHeapLaunch,
     penstockHeapRead, penstockHeapWrite, penstockHeapAbort, penstockHeapGetAborted, penstockHeapReset, penstockHeapGetText;
-    library_call: penstockLibraryCall, penstockLibrarySupport;
+    library_call: penstockLibraryCall, penstockLibraryCheck, penstockLibrarySupport;
     pointer: penstockHostAddress;
     grant: penstockGrantWorker, penstockGrantInvite, penstockGrantVisit, penstockGrantMake,
     penstockGrantRevoke, penstockGrantSend, penstockGrantEnd;

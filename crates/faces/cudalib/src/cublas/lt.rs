@@ -9,7 +9,7 @@ use penstock_wire::library::blas::{Batch, Number};
 
 use super::bias::{self, One};
 use super::entry::run;
-use super::products::{Product, R_16F, computed, kind_of, mixed, stored};
+use super::products::{Product, R_16F, all_stored, check_mixed, computed, kind_of, mixed};
 use super::settings::{answer, cublasGetProperty, cublasGetStatusName, cublasGetStatusString};
 use super::task::{Task, size};
 use super::{Code, Done, Ptr};
@@ -270,7 +270,7 @@ fn plain(
 fn check_types(product: &Description, kinds: [c_int; 3]) -> Done<c_int> {
     let (compute, scale) = (number(product[of::COMPUTE]), number(product[of::SCALE]));
     let (number, has_half_factors) = computed(compute, kinds[2])?;
-    kinds.iter().try_for_each(|kind| stored(*kind, number).map(drop))?;
+    all_stored(kinds, number)?;
     let expected = if has_half_factors { R_16F } else { kind_of(number) };
     if scale == expected { Ok(compute) } else { Err(Code::NOT_SUPPORTED) }
 }
@@ -283,6 +283,9 @@ fn multiply(stream: CUstream, product: &Description, factors: [Ptr; 2], sides: [
     if product[of::EPILOGUE] == WITH_BIAS {
         let at = usize::try_from(product[of::BIAS]).map_err(|_| Code::INVALID_VALUE)?;
         let bias = (std::ptr::without_provenance(at), kinds[2]);
+        // A refused call writes nothing, so the second product is checked before the first is sent.
+        let second = Product { factors: [of_product.factors[0], one.address()], ..of_product };
+        check_mixed(&mut task.beside(), second, kinds, Some(compute), batch)?;
         bias::add(&mut task.beside(), &mut of_product, bias, (compute, &one))?;
     }
     mixed(&mut task, of_product, kinds, Some(compute), batch)

@@ -42,6 +42,11 @@ impl Default for Product {
 }
 
 fn product(it: &mut Task, of: &Product, batch: Batch) -> Done {
+    let routine = routine(it, of, batch)?;
+    it.run(routine)
+}
+
+fn routine(it: &mut Task, of: &Product, batch: Batch) -> Done<Routine> {
     let [m, n, k] = of.sizes;
     let [alpha, beta] = of.factors;
     let [(a, lda), (b, ldb), (c, ldc)] = of.matrices;
@@ -55,7 +60,7 @@ fn product(it: &mut Task, of: &Product, batch: Batch) -> Done {
     let (mut a, mut b) = (it.transposed(transa, a, lda)?, it.transposed(transb, b, ldb)?);
     (a.stored, b.stored) = (stored_a, stored_b);
     let c = it.matrix(c, ldc)?;
-    it.run(Routine::Gemm(Gemm { m, n, k, alpha, a, b, beta, c, c_stored, batch }))
+    Ok(Routine::Gemm(Gemm { m, n, k, alpha, a, b, beta, c, c_stored, batch }))
 }
 
 /// Takes a factor in half precision.
@@ -90,8 +95,16 @@ pub(super) const C_32F: c_int = 4;
 pub(super) const C_64F: c_int = 5;
 pub(super) const R_16BF: c_int = 14;
 
+/// Returns how matrices of these `cudaDataType`s are stored if the product is computed in `number`.
+/// NVIDIA's library has these products: A and B have one type, and C has that type or `number`.
+pub(super) fn all_stored(kinds: [c_int; 3], number: Number) -> Done<[Stored; 3]> {
+    let [a, b, c] = kinds;
+    let all = [stored(a, number)?, stored(b, number)?, stored(c, number)?];
+    if a == b && (c == a || c == kind_of(number)) { Ok(all) } else { Err(Code::NOT_SUPPORTED) }
+}
+
 /// Returns how a matrix of a `cudaDataType` is stored if the product is computed in `number`.
-pub(super) fn stored(kind: c_int, number: Number) -> Done<Stored> {
+fn stored(kind: c_int, number: Number) -> Done<Stored> {
     match (kind, number) {
         (R_32F, Number::F32)
         | (R_64F, Number::F64)
@@ -131,18 +144,40 @@ pub(super) const fn kind_of(number: Number) -> c_int {
 /// `None` if the function's name says in which type it computes.
 pub(super) fn mixed(
     it: &mut Task,
-    mut of: Product,
+    of: Product,
     kinds: [c_int; 3],
     compute: Option<c_int>,
     batch: Batch,
 ) -> Done {
-    let [a, b, c] = kinds;
+    let routine = of_types(it, of, kinds, compute, batch)?;
+    it.run(routine)
+}
+
+/// Refuses what [`mixed`] would refuse.
+pub(super) fn check_mixed(
+    it: &mut Task,
+    of: Product,
+    kinds: [c_int; 3],
+    compute: Option<c_int>,
+    batch: Batch,
+) -> Done {
+    let routine = of_types(it, of, kinds, compute, batch)?;
+    it.check(routine)
+}
+
+fn of_types(
+    it: &mut Task,
+    mut of: Product,
+    kinds: [c_int; 3],
+    compute: Option<c_int>,
+    batch: Batch,
+) -> Done<Routine> {
     if let Some(compute) = compute {
+        let [.., c] = kinds;
         (it.number, of.has_half_factors) = computed(compute, c)?;
     }
-    let number = it.number;
-    of.stored = [stored(a, number)?, stored(b, number)?, stored(c, number)?];
-    product(it, &of, batch)
+    of.stored = all_stored(kinds, it.number)?;
+    routine(it, &of, batch)
 }
 
 #[rustfmt::skip]

@@ -14,7 +14,7 @@ use penstock_wire::library::blas::{
 
 use super::handle::{Handle, code_of};
 use super::{Code, Done, Ptr};
-use crate::device_call::{Addresses, Refusal, send};
+use crate::device_call::{Addresses, Refusal, check, send};
 
 pub(super) struct Task {
     pub(super) handle: Arc<Handle>,
@@ -49,12 +49,13 @@ impl Task {
 
     pub(super) fn run(&self, routine: Routine) -> Done {
         let call = LibraryCall::Blas(Call { number: self.number, routine });
-        send(self.handle.driver, self.handle.place(), &call, &self.addresses).map_err(|refusal| {
-            match refusal {
-                Refusal::Misfit => Code::INVALID_VALUE,
-                Refusal::Driver(code) => code_of(code),
-            }
-        })
+        send(self.handle.driver, self.handle.place(), &call, &self.addresses).map_err(refused)
+    }
+
+    /// Refuses what [`Task::run`] would refuse.
+    pub(super) fn check(&self, routine: Routine) -> Done {
+        let call = LibraryCall::Blas(Call { number: self.number, routine });
+        check(self.handle.driver, self.handle.place(), &call, &self.addresses).map_err(refused)
     }
 
     /// Runs a routine that has a result. `make` gets the result's place.
@@ -180,4 +181,11 @@ pub(super) fn triangular(triangle: Triangle, op: c_int, diag: c_int) -> Done<Tri
         _ => return Err(Code::INVALID_VALUE),
     };
     Ok(Triangular { triangle, transpose: transpose(op)?, unit })
+}
+
+fn refused(refusal: Refusal) -> Code {
+    match refusal {
+        Refusal::Misfit => Code::INVALID_VALUE,
+        Refusal::Driver(code) => code_of(code),
+    }
 }
