@@ -1,5 +1,6 @@
 """Finds NVIDIA's libraries and tools. The loader need not know where they are."""
 
+import ctypes
 import glob
 import os
 import shutil
@@ -72,26 +73,46 @@ def find(name, more=()):
     return known_to_loader(name)
 
 
-def find_in_toolkits(name, more=()):
-    """Returns the folder that has a library: a toolkit's, a Python package's, one of `more`."""
-    entries = [entry for entry in sys.path if entry]
-    places = [
-        f"{entry}/nvidia/{part}/lib" for entry in entries for part in ("cu13", "cublas", "cufft")
-    ]
-    for pattern in (*TOOLKITS, *places, *more):
+def folder_with(name, patterns):
+    """Returns the first folder that has a file, or None."""
+    for pattern in patterns:
         for folder in sorted(glob.glob(str(pattern))):
             if (Path(folder) / name).exists():
                 return Path(folder)
     return None
 
 
-def find_library(*names):
-    """Returns the first of these libraries of NVIDIA, or None. The packages of Python are the
-    programs' own ones, so their results are the same on the driver and on the pool."""
-    for name in names:
-        folder = find_in_toolkits(name)
-        if folder:
-            return folder / name
+def packages():
+    """Returns the folders in which packages of this Python have NVIDIA's libraries."""
+    parts = ("cu13", "cublas", "cufft")
+    return [f"{entry}/nvidia/{part}/lib" for entry in sys.path if entry for part in parts]
+
+
+def find_in_toolkits(name, more=()):
+    """Returns the folder that has a library: a toolkit's, a Python package's, one of `more`."""
+    return folder_with(name, (*TOOLKITS, *packages(), *more))
+
+
+def cuda_version(cuda):
+    """Returns the major version of CUDA that a driver has, or None if it does not say."""
+    version = ctypes.c_int()
+    try:
+        code = ctypes.CDLL(str(cuda)).cuDriverGetVersion(ctypes.byref(version))
+    except (OSError, AttributeError):
+        return None
+    return version.value // 1000 if code == 0 else None
+
+
+def find_library(name, versions, newest):
+    """Returns a library of NVIDIA that the driver runs, or None. `versions` has the library's
+    version for each of CUDA, and `newest` is the driver's. The packages of Python come first: they
+    are the programs' own ones, so their results are the same on the driver and on the pool."""
+    for patterns in (packages(), TOOLKITS):
+        for cuda in sorted(versions, reverse=True):
+            file = f"{name}.{versions[cuda]}"
+            folder = folder_with(file, patterns) if newest is None or cuda <= newest else None
+            if folder:
+                return folder / file
     return None
 
 
@@ -107,6 +128,7 @@ def find_driver(root, named, nodes):
                 setattr(named, attribute, cuda.parent / name)
         return named
     cuda = find("libcuda.so.1")
+    newest = cuda_version(cuda) if cuda else None
     beside = [cuda.parent, cuda.resolve().parent] if cuda else []
     found = Driver(
         cuda,
@@ -114,8 +136,8 @@ def find_driver(root, named, nodes):
         find("libnvidia-ml.so.1", beside),
         shutil.which("nvidia-smi"),
         runtime=runtime,
-        cublas=find_library("libcublas.so.13", "libcublas.so.12"),
-        cufft=find_library("libcufft.so.12", "libcufft.so.11"),
+        cublas=find_library("libcublas.so", {13: 13, 12: 12}, newest),
+        cufft=find_library("libcufft.so", {13: 12, 12: 11}, newest),
     )
     if not found.smi:
         for folder in ("/usr/local/nvidia/bin", "/usr/bin", "/opt/bin"):
