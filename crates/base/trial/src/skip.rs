@@ -60,10 +60,12 @@ pub enum Need {
     Guest,
     /// The program `openssl`.
     OpenSsl,
+    /// A process whose addresses are not limited, and are where they usually are.
+    Addresses,
 }
 
 impl Need {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Compiler,
         Self::OpenCl,
         Self::Intel,
@@ -85,6 +87,7 @@ impl Need {
         Self::Bubblewrap,
         Self::Guest,
         Self::OpenSsl,
+        Self::Addresses,
     ];
 
     const fn name(self) -> &'static str {
@@ -110,6 +113,7 @@ impl Need {
             Self::Bubblewrap => "bubblewrap",
             Self::Guest => "guest",
             Self::OpenSsl => "openssl",
+            Self::Addresses => "addresses",
         }
     }
 }

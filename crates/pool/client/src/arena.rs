@@ -84,6 +84,14 @@ impl Shared {
         }
     }
 
+    /// Takes back a part of which the worker has never heard.
+    pub(crate) fn put_back(&self, part: Part) {
+        let mut parts = self.parts.lock();
+        parts.taken = parts.taken.saturating_sub(1);
+        self.clear(&part.range);
+        parts.free.free_range(part.range);
+    }
+
     /// Notes that the worker holds nothing of a buffer.
     pub(crate) fn gone(&self, mem: Id<kind::Mem>) {
         let mut parts = self.parts.lock();
@@ -119,9 +127,10 @@ impl Part {
         self.range.start
     }
 
-    /// Makes the pages exist as memory of this process.
-    pub(crate) fn populate(&self) {
-        self.shared.arena.populate(self.range.start, self.range.end - self.range.start);
+    /// Makes the pages exist as memory of this process. Returns `false` if the host has too few.
+    #[must_use]
+    pub(crate) fn populate(&self) -> bool {
+        self.shared.arena.populate(self.range.start, self.range.end - self.range.start)
     }
 
     /// Returns whether the kernel can lend the pages to other processes.

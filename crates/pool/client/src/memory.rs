@@ -95,13 +95,17 @@ impl Memory {
 
     /// Makes a buffer in memory that this process shares with the worker, for devices that do not
     /// work on the host's memory but copy from and to it by themselves. Its content is zero, and
-    /// [`Memory::shared_pointer`] is its address. Returns `None` if there is no such memory, or if
-    /// the node does not take it. Waits for the worker.
+    /// [`Memory::shared_pointer`] is its address. Returns `None` if there is no such memory, if the
+    /// host has too little, or if the node does not take it. Waits for the worker.
     pub fn shared(context: &Arc<Context>, size: u64) -> Option<Arc<Self>> {
         let [place] = context.places() else { return None };
-        let part = place.session().arena()?.take(size)?;
+        let arena = place.session().arena()?;
+        let part = arena.take(size)?;
         // The worker has the system pin the pages, and they are memory of the program.
-        part.populate();
+        if !part.populate() {
+            arena.put_back(part);
+            return None;
+        }
         let flags = CL_MEM_READ_WRITE;
         let mut memory = Self::object(context.clone(), MemoryKind::Buffer, flags, size, None, 0);
         memory.part = Some(part);

@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags};
 
 use crate::error::LinkError;
@@ -20,21 +21,40 @@ use crate::sealed;
 /// Largest arena in bytes that a peer may offer. A process's 47 address bits hold eight.
 const ARENA_BYTES_MAX: usize = 1 << 44;
 
-/// Where processes map their arenas, if there is room: above programs and sanitizers, and below
-/// where the kernel maps memory and libraries. CUDA's driver takes addresses for a GPU's memory
-/// where its own process has room, and a program can use such memory only if it has nothing there.
-/// An arena is as large as the host's memory, so elsewhere it would be in the way of many of them.
-const PLACES: Range<usize> = 0x6800_0000_0000..0x7000_0000_0000;
+/// Where processes map the arenas that they make, if there is room: above programs and sanitizers,
+/// and below where the kernel maps memory and libraries. CUDA's driver takes addresses for a GPU's
+/// memory where its own process has room, and a program can use such memory only if it has nothing
+/// there. An arena is as large as the host's memory, so elsewhere it would be in the way of many of
+/// them.
+static OWN: Places = Places::new(0x6800_0000_0000..0x7000_0000_0000);
+
+/// Where processes map the arenas of their peers, if there is room. A worker registers memory with
+/// CUDA's driver at the worker's address, and then a GPU may have it at this address. If the
+/// program had it there as well, kernels could use pointers of the program unnoticed. That would
+/// break the order of commands.
+static PEERS: Places = Places::new(0x6400_0000_0000..0x6800_0000_0000);
 
 /// Arenas begin at huge pages.
 const PLACE_STEP: usize = 2 << 20;
 
-/// Returns where the next arena of this process shall lie.
-fn place(bytes: usize) -> usize {
-    static TAKEN: AtomicUsize = AtomicUsize::new(0);
-    let step = bytes.next_multiple_of(PLACE_STEP);
-    let start = PLACES.start + TAKEN.fetch_add(step, Ordering::Relaxed) % PLACES.len();
-    if start.saturating_add(bytes) <= PLACES.end { start } else { PLACES.start }
+/// Addresses for arenas.
+struct Places {
+    range: Range<usize>,
+    taken: AtomicUsize,
+}
+
+impl Places {
+    const fn new(range: Range<usize>) -> Self {
+        Self { range, taken: AtomicUsize::new(0) }
+    }
+
+    /// Returns where the next arena shall lie.
+    fn next(&self, bytes: usize) -> usize {
+        let step = bytes.next_multiple_of(PLACE_STEP);
+        let before = self.taken.fetch_add(step, Ordering::Relaxed);
+        let start = self.range.start + before % self.range.len();
+        if start.saturating_add(bytes) <= self.range.end { start } else { self.range.start }
+    }
 }
 
 #[derive(Debug)]
@@ -65,7 +85,7 @@ impl Arena {
     /// # Errors
     /// Fails if the system lacks memory, descriptors or addresses.
     pub fn create(bytes: usize) -> Result<Self, LinkError> {
-        Self::map(sealed::create("penstock-arena", bytes)?)
+        Self::map_at(sealed::create("penstock-arena", bytes)?, &OWN)
     }
 
     /// Creates an arena as large as the memory of this host.
@@ -83,17 +103,21 @@ impl Arena {
         Self::create(bytes.min(ARENA_BYTES_MAX).min(sealed::bytes_max()))
     }
 
-    /// Maps an arena that this side or the peer created, after checking that it is one.
+    /// Maps an arena that the peer created, after checking that it is one.
     ///
     /// # Errors
     /// Fails if the memory is no arena, or if the process has no free range of addresses of its
     /// size.
     pub fn map(memory: OwnedFd) -> Result<Self, LinkError> {
+        Self::map_at(memory, &PEERS)
+    }
+
+    fn map_at(memory: OwnedFd, places: &Places) -> Result<Self, LinkError> {
         let bytes = sealed::size(&memory)?;
         if !(1..=ARENA_BYTES_MAX).contains(&bytes) {
             return Err(LinkError::Ring("the arena's size is not within the limits"));
         }
-        let base = sealed::map(&memory, bytes, place(bytes), MapFlags::NORESERVE)?;
+        let base = sealed::map(&memory, bytes, places.next(bytes), MapFlags::NORESERVE)?;
         Ok(Self { base, bytes, memory: Memory::Sealed(memory) })
     }
 
@@ -155,15 +179,18 @@ impl Arena {
     }
 
     /// Makes the pages of a range exist, as memory of this process and not of the peer, which may
-    /// be the first to need them.
-    pub fn populate(&self, offset: u64, size: u64) {
-        let Some(place) = self.pointer(offset, size) else { return };
-        let Ok(bytes) = usize::try_from(size) else { return };
-        // SAFETY: the bytes lie within the mapping, and their content stays. Without this advice
-        // (before Linux 5.14) the pages come with their first use.
-        _ = unsafe {
+    /// be the first to need them. Returns `false` if the host has too few, or if the range does not
+    /// lie within the arena.
+    #[must_use]
+    pub fn populate(&self, offset: u64, size: u64) -> bool {
+        let Some(place) = self.pointer(offset, size) else { return false };
+        let Ok(bytes) = usize::try_from(size) else { return false };
+        // SAFETY: the bytes lie within the mapping, and their content stays.
+        let made = unsafe {
             rustix::mm::madvise(place.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite)
         };
+        // Linux before 5.14 does not know the advice. There the pages come with their first use.
+        made.is_ok() || made == Err(Errno::INVAL)
     }
 
     /// Returns the pages of a range to the system; their content is zero afterwards. Pages that lie
@@ -201,6 +228,7 @@ impl Drop for Arena {
 #[cfg(test)]
 mod tests {
     use rustix::fs::MemfdFlags;
+    use rustix::mm::ProtFlags;
 
     use super::*;
 
@@ -217,15 +245,50 @@ mod tests {
         assert_eq!(bytes, [0; 5]);
     }
 
+    /// Returns whether a process may have memory in these places.
+    fn are_free(places: &Places) -> bool {
+        let wanted = std::ptr::without_provenance_mut(places.range.end - PLACE_STEP);
+        // SAFETY: without MAP_FIXED, the address is a hint, and a new mapping touches nothing.
+        let page = unsafe {
+            rustix::mm::mmap_anonymous(wanted, 4096, ProtFlags::empty(), MapFlags::PRIVATE)
+        };
+        let Ok(page) = page else { return false };
+        // SAFETY: nothing refers to the new mapping.
+        unsafe { rustix::mm::munmap(page, 4096) }.unwrap();
+        page == wanted
+    }
+
     #[test]
     fn arenas_lie_apart_from_what_the_kernel_places() {
-        let arenas = [0; 3].map(|_| Arena::create(1 << 40).unwrap());
-        let starts = arenas.each_ref().map(|arena| arena.pointer(0, 1).unwrap().addr().get());
+        if !are_free(&OWN) || !are_free(&PEERS) {
+            let why = "the system maps nothing where arenas shall lie";
+            return penstock_trial::skip(penstock_trial::Need::Addresses, why);
+        }
         // Other tests may have taken some of the places; nothing else lies there.
-        assert!(starts.iter().any(|start| PLACES.contains(start)), "{starts:x?}");
-        // There is no room for so many, and each still has a place of its own.
-        let more: Vec<_> = (0..10).map(|_| Arena::create(1 << 40).unwrap()).collect();
-        assert!(more.iter().all(|arena| arena.pointer(0, 1).is_some()));
+        let lies_in = |arenas: &[Arena], places: &Places| {
+            let start = |arena: &Arena| arena.pointer(0, 1).unwrap().addr().get();
+            arenas.iter().any(|arena| places.range.contains(&start(arena)))
+        };
+        let ours = [0; 3].map(|_| Arena::create(1 << 20).unwrap());
+        assert!(lies_in(&ours, &OWN) && !lies_in(&ours, &PEERS));
+        let same = |arena: &Arena| arena.memory().unwrap().try_clone().unwrap();
+        let theirs = ours.each_ref().map(|arena| Arena::map(same(arena)).unwrap());
+        assert!(lies_in(&theirs, &PEERS) && !lies_in(&theirs, &OWN));
+    }
+
+    #[test]
+    fn places_begin_anew_where_there_is_no_room() {
+        let places = Places::new(100 * PLACE_STEP..104 * PLACE_STEP);
+        let next = |bytes| places.next(bytes) / PLACE_STEP;
+        assert_eq!([1, 2 * PLACE_STEP, PLACE_STEP + 1].map(next), [100, 101, 100]);
+        assert_eq!([1, 9 * PLACE_STEP].map(next), [101, 100]);
+    }
+
+    #[test]
+    fn pages_of_a_range_outside_cannot_exist() {
+        let arena = Arena::create(1 << 20).unwrap();
+        assert!(arena.populate(4096, 8192));
+        assert!(!arena.populate(4096, 1 << 20));
     }
 
     #[test]

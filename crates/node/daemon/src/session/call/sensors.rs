@@ -20,20 +20,13 @@ fn sensors(device: &device::Device) -> Sensors {
     if !device.shares_host_memory() {
         return Sensors::default();
     }
-    let read = |path| fs::read_to_string(path).unwrap_or_default();
-    let (memory, cores) = (read("/proc/meminfo"), read("/proc/stat"));
+    let cores = fs::read_to_string("/proc/stat").unwrap_or_default();
     let times = core_times(&cores, rustix::param::clock_ticks_per_second());
     Sensors {
-        memory_free: available_bytes(&memory),
+        memory_free: penstock_process::host::available_bytes(),
         busy_ns: times.map(|(busy, _)| busy),
         capacity_ns: times.map(|(_, all)| all),
     }
-}
-
-/// Parses "MemAvailable:    1234 kB".
-fn available_bytes(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
 /// Returns the busy time and the total time (busy and idle) of all cores since boot, in ns.
@@ -56,8 +49,6 @@ mod tests {
 
     #[test]
     fn what_the_kernel_tells_is_read() {
-        assert_eq!(available_bytes("MemTotal: 9 kB\nMemAvailable:       12 kB\n"), Some(12 << 10));
-        assert_eq!(available_bytes("MemAvailable: none\n"), None);
         let stat = "cpu  10 1 5 100 4 2 3 50 7 0\ncpu0 1 2 3 4 5\n";
         assert_eq!(core_times(stat, 100), Some((21 * 10_000_000, 125 * 10_000_000)));
         assert_eq!((core_times("cpu  1 2", 100), core_times(stat, 0)), (None, None));
