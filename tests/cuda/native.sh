@@ -166,9 +166,9 @@ pinned_on() {
     pool_serve --listen "unix:$POOL_DIR/$name.sock" || exit 1
     run_on "$POOL_ADDRESS" "$out/tests/pinned" "$kind"
 }
-pinned_on standin shared CUDA_STANDIN_ONLY_MAPPED=1 CUDA_STANDIN_MAPS=8
-pinned_on one-piece both CUDA_STANDIN_MAPS=1
-pinned_on refused pages CUDA_STANDIN_MAPS=0
+pinned_on standin shared CUDA_STANDIN_ONLY_IN_PLACE=1 CUDA_STANDIN_PINS=8
+pinned_on one-piece both CUDA_STANDIN_PINS=1
+pinned_on refused pages CUDA_STANDIN_PINS=0
 pinned_on integrated shared CUDA_STANDIN_INTEGRATED=1
 name=pinned-tcp
 POOL_SERVE_ENV=("${none[@]}" "PENSTOCK_LIBCUDA=$out/tests/standin.so" "PENSTOCK_KEY=$POOL_DIR/key")

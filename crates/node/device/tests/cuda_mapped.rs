@@ -49,6 +49,7 @@ fn value(name: &str) -> i32 {
 struct Pages {
     start: NonNull<u8>,
     gone: Arc<AtomicBool>,
+    is_for_kernels: bool,
 }
 
 // SAFETY: it only holds an address; the pages live as long as the value.
@@ -65,7 +66,7 @@ impl Pages {
         // SAFETY: the layout has a size.
         let start = NonNull::new(unsafe { std::alloc::alloc_zeroed(Self::layout()) }).unwrap();
         let gone = Arc::new(AtomicBool::new(false));
-        (Self { start, gone: gone.clone() }, gone)
+        (Self { start, gone: gone.clone(), is_for_kernels: true }, gone)
     }
 }
 
@@ -77,6 +78,10 @@ unsafe impl HostMemory for Pages {
 
     fn pieces(&self) -> Vec<std::ops::Range<usize>> {
         vec![0..PAGE, 2 * PAGE..BYTES]
+    }
+
+    fn is_for_kernels(&self) -> bool {
+        self.is_for_kernels
     }
 }
 
@@ -216,6 +221,52 @@ fn pieces_at_other_distances_are_refused_and_given_back() {
     assert_eq!(mem.err(), Some(Status::INVALID_OPERATION));
     assert!(gone.load(Ordering::Acquire));
     assert_eq!(value("standin_mapped"), 0);
+}
+
+/// Lends memory that the GPU only copies.
+fn lend_for_copies(context: &Context) -> (Mem, NonNull<u8>, Arc<AtomicBool>) {
+    let (mut pages, gone) = Pages::new();
+    pages.is_for_kernels = false;
+    let start = pages.start;
+    (Mem::buffer_in(context, 1, BYTES as u64, Box::new(pages)).unwrap(), start, gone)
+}
+
+#[test]
+fn memory_that_only_copies_use_is_not_mapped() {
+    let Some((context, queue)) = first() else { return };
+    let _alone = alone();
+    wait_for("an empty map", || value("standin_mapped") == 0);
+    let before = value("standin_in_place");
+    let (mem, start, gone) = lend_for_copies(&context);
+    assert_eq!((value("standin_in_place"), value("standin_mapped")), (before + 2, 0));
+    let own = buffer(&context, PAGE as u64);
+    queue.write(&own, 0, staged(&pattern(PAGE)), &[], Want::Nothing).unwrap();
+    queue.copy(&own, 0, &mem, 2 * PAGE as u64, 8, &[], Want::Nothing).unwrap();
+    queue.copy(&mem, 2 * PAGE as u64, &own, 64, 8, &[], Want::Nothing).unwrap();
+    queue.finish().unwrap();
+    let bytes: [u8; 8] = pattern(PAGE)[..8].try_into().unwrap();
+    assert_eq!(word(start, 2 * PAGE), u64::from_ne_bytes(bytes));
+    assert_eq!(read_all(&queue, &own)[64..72], bytes);
+    drop(mem);
+    wait_for("the end of the memory", || gone.load(Ordering::Acquire));
+    assert_eq!(value("standin_in_place"), before);
+}
+
+#[test]
+fn memory_that_stays_pinned_is_not_given_back() {
+    let Some((context, _)) = first() else { return };
+    let _alone = alone();
+    wait_for("an empty map", || value("standin_mapped") == 0);
+    let (mem, _, gone) = lend_for_copies(&context);
+    let (other, _, other_gone) = lend_for_copies(&context);
+    // SAFETY: see `number`; the lock excludes other users.
+    unsafe { number("standin_holds").write_volatile(1) };
+    drop(mem);
+    wait_for("the attempt", || value("standin_holds") == 0);
+    // One thread gives back the one after the other.
+    drop(other);
+    wait_for("the end of the other memory", || other_gone.load(Ordering::Acquire));
+    assert!(!gone.load(Ordering::Acquire));
 }
 
 #[test]

@@ -5,8 +5,9 @@
  * It is stricter than the driver: a call without a current context, a range outside an
  * allocation and a read into memory that is not pinned are errors, because they would be wrong
  * or slow on the driver. A GPU sees only registered host memory, at addresses of its own. The host
- * memory of a copy must still be pinned when the copy runs. If CUDA_STANDIN_ONLY_MAPPED is set in
- * the environment, the host memory of a copy of more than 64 KiB must be one that the GPU sees. */
+ * memory of a copy must still be pinned when the copy runs. If CUDA_STANDIN_ONLY_IN_PLACE is set in
+ * the environment, the host memory of a copy of more than 64 KiB must be one that is pinned in
+ * place. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdint.h>

@@ -2,16 +2,19 @@
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* `mapped`: GPU address minus host address; 0 if the GPU does not see the range. */
+/* `mapped`: GPU address minus host address; 0 if the GPU does not see the range. `in_place`: the
+ * range was memory of the process before it was pinned. */
 struct range {
     uint64_t start, bytes;
-    int pinned, device;
+    int pinned, in_place, device;
     uint64_t mapped;
     struct range *next;
 };
 static struct range *ranges;
 static uint64_t used[3]; /* bytes by device, counted from 1 */
 int standin_mapped;      /* pieces of host memory that the GPU sees now */
+int standin_in_place;    /* pieces of host memory that are pinned in place now */
+int standin_holds;       /* so many times, a piece that is pinned in place cannot be unpinned */
 
 static int within(uint64_t start, uint64_t bytes, int pinned) {
     for (struct range *r = ranges; r; r = r->next)
@@ -39,13 +42,13 @@ static int is_pinned(const void *start, uint64_t bytes) {
     return found;
 }
 
-/* Returns whether CUDA_STANDIN_ONLY_MAPPED forbids a copy from or to this host memory. */
+/* Returns whether CUDA_STANDIN_ONLY_IN_PLACE forbids a copy from or to this host memory. */
 static int is_refused(const void *start, uint64_t bytes) {
-    if (bytes <= 64 << 10 || !getenv("CUDA_STANDIN_ONLY_MAPPED")) return 0;
+    if (bytes <= 64 << 10 || !getenv("CUDA_STANDIN_ONLY_IN_PLACE")) return 0;
     pthread_mutex_lock(&lock);
     int found = 0;
     for (struct range *r = ranges; r; r = r->next)
-        if (r->mapped && (uint64_t)start >= r->start &&
+        if (r->in_place && (uint64_t)start >= r->start &&
             (uint64_t)start + bytes <= r->start + r->bytes)
             found = 1;
     pthread_mutex_unlock(&lock);
@@ -54,7 +57,7 @@ static int is_refused(const void *start, uint64_t bytes) {
 
 static void add_range(uint64_t start, uint64_t bytes, int pinned) {
     struct range *r = malloc(sizeof *r);
-    *r = (struct range){start, bytes, pinned, current, 0, ranges};
+    *r = (struct range){start, bytes, pinned, 0, current, 0, ranges};
     ranges = r;
 }
 
@@ -71,6 +74,7 @@ static int remove_range(uint64_t start, int pinned) {
         if (r->start == start && r->pinned == pinned) {
             *at = r->next;
             standin_mapped -= r->mapped != 0;
+            standin_in_place -= r->in_place;
             if (!pinned) used[r->device] -= r->bytes;
             free(r);
             return 1;
@@ -150,19 +154,20 @@ static int is_there(const void *at) {
     return process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1;
 }
 
-/* If CUDA_STANDIN_MAPS is set, it is the most pieces of host memory that the GPU sees at a time. */
-static int may_map(void) {
-    const char *most = getenv("CUDA_STANDIN_MAPS");
-    return !most || standin_mapped < atoi(most);
+/* If CUDA_STANDIN_PINS is set, it is the most pieces of host memory that are pinned in place. */
+static int may_pin(void) {
+    const char *most = getenv("CUDA_STANDIN_PINS");
+    return !most || standin_in_place < atoi(most);
 }
 
 CUresult cuMemHostRegister_v2(void *start, size_t bytes, unsigned flags) {
     NEEDS_CONTEXT;
-    if ((flags & 2) && !may_map()) return NO_MEMORY;
+    if (!may_pin()) return NO_MEMORY;
     if (is_pinned(start, 1)) return ALREADY_REGISTERED;
     if (!bytes || !is_there(start) || !is_there((char *)start + bytes - 1)) return INVALID_VALUE;
     pthread_mutex_lock(&lock);
     add_range((uint64_t)start, bytes, 1);
+    ranges->in_place = 1, standin_in_place++;
     if (flags & 2)
         ranges->mapped = (1ull << 44) + (standin_scatters ? ++standin_scatters * (1ull << 40) : 0),
         standin_mapped++;
@@ -185,7 +190,7 @@ CUresult cuMemHostGetDevicePointer_v2(ptr *out, void *start, unsigned flags) {
 CUresult cuMemHostUnregister(void *start) {
     NEEDS_CONTEXT;
     pthread_mutex_lock(&lock);
-    int found = remove_range((uint64_t)start, 1);
+    int found = standin_holds ? (standin_holds--, 0) : remove_range((uint64_t)start, 1);
     pthread_mutex_unlock(&lock);
     return found ? OK : INVALID_VALUE;
 }

@@ -3,6 +3,7 @@
 //! which it copies. The driver pins the pages and gives the GPU addresses for them.
 
 use std::ffi::c_void;
+use std::mem::ManuallyDrop;
 
 use penstock_cuda_sys::driver::{
     CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED,
@@ -13,6 +14,7 @@ use penstock_wire::status::Status;
 
 use super::device::Device;
 use super::driver::check;
+use super::reaper;
 use crate::home::HostMemory;
 
 /// Lent memory that a GPU can use. All kernels that use it must have ended before it is dropped.
@@ -25,12 +27,12 @@ pub(super) struct Mapped {
     distance: u64,
     /// Starts of the registered pieces.
     registered: Vec<usize>,
-    /// Dropped last, after the pages are unpinned.
-    memory: Box<dyn HostMemory>,
+    /// Given back after the pages are unpinned.
+    memory: ManuallyDrop<Box<dyn HostMemory>>,
 }
 
 impl Mapped {
-    /// Registers all pieces of the memory for the device, and maps them if the driver can.
+    /// Registers all pieces of the memory for the device, and maps them if kernels use the memory.
     ///
     /// # Errors
     /// `CL_INVALID_OPERATION` if kernels use the memory and the driver cannot map it, or if the
@@ -39,27 +41,27 @@ impl Mapped {
         device: &'static Device,
         memory: Box<dyn HostMemory>,
     ) -> Result<Self, Status> {
-        let (maps, must_map) = (can_map(device), memory.is_for_kernels());
-        if must_map && !maps {
+        let maps = memory.is_for_kernels();
+        if maps && !can_map(device) {
             return Err(Status::INVALID_OPERATION);
         }
         device.enter()?;
         let (start, bytes) = memory.range();
         let start = start.as_ptr().expose_provenance();
-        let mut mapped = Self { device, address: 0, distance: 0, registered: Vec::new(), memory };
+        let registered = Vec::new();
+        let memory = ManuallyDrop::new(memory);
+        let mut mapped = Self { device, address: 0, distance: 0, registered, memory };
         let mut distance = None;
         for piece in mapped.memory.pieces() {
             let at = start.checked_add(piece.start).ok_or(Status::INVALID_VALUE)?;
             if piece.end > bytes || piece.is_empty() {
                 return Err(Status::INVALID_VALUE);
             }
-            register(device, at, piece.len(), maps)?;
+            // What was released may not be free yet.
+            reaper::with_memory(device, || register(device, at, piece.len(), maps))?;
             mapped.registered.push(at);
             // Copies need no address of the GPU's own.
-            let address = match address_of(device, at) {
-                Err(error) if must_map => return Err(error),
-                found => found.unwrap_or(at as u64),
-            };
+            let address = if maps { address_of(device, at)? } else { at as u64 };
             // Kernels compute the address of one piece from that of another.
             let far = address.wrapping_sub(at as u64);
             if *distance.get_or_insert(far) != far {
@@ -106,16 +108,22 @@ fn address_of(device: &Device, at: usize) -> Result<CUdeviceptr, Status> {
     Ok(address)
 }
 
-fn unregister(device: &Device, at: usize) {
+fn unregister(device: &Device, at: usize) -> Result<(), Status> {
     let start = std::ptr::with_exposed_provenance_mut::<c_void>(at);
-    // SAFETY: the piece was registered. If this fails, the pages merely stay pinned.
-    let _ = check(unsafe { (device.cuda().cuMemHostUnregister)(start) });
+    // SAFETY: the piece was registered. If this fails, the memory is never given back.
+    check(unsafe { (device.cuda().cuMemHostUnregister)(start) })
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        if self.device.enter().is_ok() {
-            self.registered.iter().for_each(|&at| unregister(self.device, at));
+        let unregister = |&at: &usize| unregister(self.device, at);
+        let unpinned =
+            self.device.enter().and_then(|()| self.registered.iter().try_for_each(unregister));
+        // Pages that stay pinned may still be the GPU's, and nobody could register them again. So
+        // their memory stays lent until this process ends, and its owner uses it for nothing else.
+        if self.registered.is_empty() || unpinned.is_ok() {
+            // SAFETY: dropped once, here, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.memory) };
         }
     }
 }
