@@ -63,6 +63,9 @@ struct SpaceState {
     /// Ranges that the program has freed and that commands may still use.
     leaving: Vec<LeavingRange>,
     leaving_bytes: u64,
+    /// Smallest size in bytes of a shared arena that the node has refused, until an allocation is
+    /// freed.
+    refused: Option<u64>,
     used: u64,
     serial: u64,
 }
@@ -271,6 +274,13 @@ impl AddressSpace {
         state.sweep();
         let start = match take(&mut state) {
             Some(start) => start,
+            None if self.source == ArenaSource::Shared => {
+                drop(state);
+                let arena = self.share(bytes)?;
+                state = self.state.lock();
+                state.add(arena);
+                take(&mut state).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?
+            }
             None => {
                 // Freed memory may be enough once the commands that use it have ended.
                 let leaving: Vec<Event> =
@@ -299,21 +309,29 @@ impl AddressSpace {
         Ok(Block { address: start, serial })
     }
 
+    /// Makes a shared arena with room for `bytes`. Waits for the worker, but for no command: if the
+    /// node has no such memory now, the program gets plain pages. Holds no lock while the pages are
+    /// made and registered, because each copy of shared memory asks where the memory is.
+    fn share(&self, bytes: u64) -> CuResult<Arena> {
+        let wanted = bytes + GRAIN_BYTES;
+        if !self.state.lock().may_share(wanted) || !native::shared::has_room(wanted) {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        let make = || native::shared::allocate(&self.context, wanted);
+        // Returning unused arenas may give the driver the memory that it lacks.
+        let give_back = || self.state.lock().give_back(self.first, 0);
+        let made = make().or_else(|code| if give_back() { make() } else { Err(code) });
+        made.inspect_err(|_| self.state.lock().refused = Some(wanted))
+    }
+
     /// Adds an arena with room for `bytes`.
     fn grow(&self, state: &mut SpaceState, bytes: u64) -> CuResult {
-        if self.source != ArenaSource::Pool {
-            // The last grain of each arena is never allocated. Two arenas may lie side by side, and
-            // a free range must not span both.
-            let wanted = bytes + GRAIN_BYTES;
-            let make = || match self.source {
-                ArenaSource::Shared => native::shared::allocate(&self.context, wanted),
-                _ => native::arena::allocate(&self.context, self.first, wanted),
-            };
+        if self.source == ArenaSource::Driver {
+            let make = || native::arena::allocate(&self.context, self.first, bytes + GRAIN_BYTES);
             // Returning unused arenas may give the driver the memory that it lacks.
             let arena = make()
                 .or_else(|code| if state.give_back(self.first, 0) { make() } else { Err(code) })?;
-            state.free.add(arena.base, arena.size - GRAIN_BYTES);
-            state.arenas.push(arena);
+            state.add(arena);
             return Ok(());
         }
         let taken = state.arenas.iter().map(|arena| arena.size).sum();
@@ -355,6 +373,7 @@ impl AddressSpace {
         let live = known.ok_or(CUDA_ERROR_INVALID_VALUE)?;
         state.live.remove(&address);
         state.leave(address, live.size, busy);
+        state.refused = None;
         if self.source != ArenaSource::Pool {
             state.sweep();
             state.give_back(self.first, self.source.kept_bytes());
@@ -428,6 +447,21 @@ impl SpaceState {
         let arena =
             self.arenas.iter().find(|arena| address.wrapping_sub(arena.base) < arena.size)?;
         Some(MemoryOffset { memory: arena.memory.clone(), offset: address - arena.base })
+    }
+
+    /// Returns whether the worker may be asked for a shared arena of this size. It has refused no
+    /// smaller one since, and what is freed and still in use is within the limit.
+    fn may_share(&self, bytes: u64) -> bool {
+        self.refused.is_none_or(|refused| bytes < refused)
+            && self.leaving_bytes <= LEAVING_BYTES_MAX
+    }
+
+    /// Adds an arena that the worker has made.
+    fn add(&mut self, arena: Arena) {
+        // The last grain of each arena is never allocated. Two arenas may lie side by side, and a
+        // free range must not span both.
+        self.free.add(arena.base, arena.size - GRAIN_BYTES);
+        self.arenas.push(arena);
     }
 
     fn free_of(&mut self, owner: u64) -> Vec<(u64, u64)> {
@@ -504,74 +538,4 @@ impl SpaceState {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Adds arenas until the limit, each filled with buffers of `buffer` bytes. Returns the number
-    /// of arenas and the bytes that the buffers use.
-    fn filled(buffer: u64, largest: u64, total: u64) -> (usize, u64) {
-        let (mut count, mut taken, mut used) = (0, 0, 0);
-        let sizes = ArenaSizes { first: GROW_BYTES.min(largest), largest, total };
-        while let Some(size) = next_bytes(sizes, false, buffer, count, taken) {
-            (count, taken, used) = (count + 1, taken + size, used + size / buffer * buffer);
-        }
-        (count, used)
-    }
-
-    #[test]
-    fn arenas_grow_so_that_all_memory_can_be_had() {
-        const GIB: u64 = 1 << 30;
-        for (largest, total) in [(6 * GIB, 24 * GIB), (24 * GIB, 24 * GIB), (36 * GIB, 144 * GIB)] {
-            for buffer in [1 << 20, 200 << 20, 2 * GIB] {
-                let (count, used) = filled(buffer, largest, total);
-                assert!(used > total / 10 * 9, "{used} of {total} in {buffer}");
-                assert!(count < ARENAS_MAX, "{count}");
-            }
-        }
-        // A single arena gets no second one, and no arena is larger than a buffer may be.
-        let sizes = ArenaSizes { first: 256, largest: 1024, total: 4096 };
-        assert_eq!(next_bytes(sizes, true, 256, 1, 256), None);
-        assert_eq!(next_bytes(sizes, false, 1280, 0, 0), None);
-        assert_eq!(next_bytes(sizes, false, 256, 3, 3840), Some(256));
-    }
-
-    #[test]
-    fn what_the_driver_has_for_something_else_never_becomes_free() {
-        let mut state = SpaceState::default();
-        let live = |owner, foreign| Allocation {
-            size: 4,
-            owner,
-            serial: 1,
-            program_may_free: false,
-            foreign,
-        };
-        state.live.insert(0x1000, live(7, true));
-        state.live.insert(0x2000, live(7, false));
-        state.live.insert(0x3000, live(8, false));
-        state.used = 2 * GRAIN_BYTES;
-        assert_eq!(state.free_of(7), [(0x2000, 4)]);
-        assert_eq!(state.free.ranges(), [(0x2000, GRAIN_BYTES)]);
-        assert_eq!((state.used, state.live.len()), (GRAIN_BYTES, 1));
-    }
-
-    #[test]
-    fn what_is_in_use_is_free_when_all_that_uses_it_has_ended() {
-        let (one, other) = (penstock_client::user_event(), penstock_client::user_event());
-        let mut state = SpaceState { used: 3 * GRAIN_BYTES, ..Default::default() };
-        state.leave(0x1000, 10, vec![one.clone()]);
-        state.leave(0x2000, 256, vec![one.clone(), other.clone()]);
-        state.leave(0x3000, 1, vec![other.clone()]);
-        state.sweep();
-        assert_eq!((state.leaving_bytes, state.free.ranges()), (3 * GRAIN_BYTES, vec![]));
-        penstock_client::set_user_event(&other, penstock_wire::Status::OK);
-        state.sweep();
-        assert_eq!(
-            (state.leaving_bytes, state.free.ranges()),
-            (2 * GRAIN_BYTES, vec![(0x3000, GRAIN_BYTES)])
-        );
-        // A failed command has ended, too.
-        penstock_client::set_user_event(&one, penstock_wire::Status::NODE_LOST);
-        state.sweep();
-        assert_eq!((state.leaving_bytes, state.used, state.leaving.len()), (0, 0, 0));
-    }
-}
+mod tests;

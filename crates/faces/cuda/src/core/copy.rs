@@ -5,7 +5,6 @@ use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
 use super::order::SentCommand;
-use super::own_copy::OwnCopy;
 use super::stream::{Stream, StreamKind};
 use super::{callback, host, platform};
 use crate::edge::{Bytes, CuResult, HostSource, HostTarget, Object as _, of_status};
@@ -32,8 +31,8 @@ pub(crate) enum CopyMode {
 
 impl CopyMode {
     /// Returns whether a read into this memory returns before the read has ended. Memory that
-    /// commands of a device use, too, has its bytes when the function returns, because the next
-    /// command may read them there, and nothing in the pool knows that the two are one memory.
+    /// kernels use, too, has its bytes when the function returns, because the next command may read
+    /// them there, and nothing in the pool knows that the two are one memory.
     pub(super) fn is_late(self, to: Bytes) -> bool {
         if host::joint(to.address() as u64, to.size() as u64).is_some() {
             return false;
@@ -115,9 +114,11 @@ impl CopySide {
 impl Context {
     /// Returns how a copy treats these bytes; `None` if only the program uses them at this address,
     /// or if the copy takes them in the turn of its stream anyway. Nobody but the streams knows
-    /// when commands of a device have written such memory. So a copy that returns when it has ended
-    /// waits for its stream first, and a later copy takes its turn there. A copy within the
-    /// program's memory (`is_on_host`) does that for both of its sides.
+    /// when kernels have written such memory. So a copy that returns when it has ended waits for
+    /// its stream first, and a later copy takes its turn there. A copy within the program's memory
+    /// (`is_on_host`) does that for both of its sides.
+    ///
+    /// The copy is none that a GPU does by itself. So it makes pinned memory plain.
     pub(super) fn joint(
         &self,
         stream: &Stream,
@@ -125,7 +126,13 @@ impl Context {
         when: CopyMode,
         is_on_host: bool,
     ) -> CuResult<Option<Joint>> {
-        let Some(range) = host::joint(address, size) else { return Ok(None) };
+        let Some(range) = host::joint(address, size) else {
+            let block = host::pinned(address, size).filter(|_| !is_on_host);
+            return Ok(block.map(|block| {
+                block.leave_to_client();
+                Joint::AsHost
+            }));
+        };
         if is_on_host && !range.has_one_address {
             return Ok(None);
         }
@@ -152,12 +159,15 @@ impl Context {
         if size == 0 {
             return Ok(());
         }
-        if let Some(OwnCopy { to, from }) =
-            self.own_copy((to.address(), size), (from.address(), size))
-        {
-            return self.issue_own_copy(stream, when, |queue, waits, want| {
-                queue.copy((&from.memory, from.offset), (&to.memory, to.offset), size, waits, want)
-            });
+        let own = self.own_copy((to.address(), size), (from.address(), size));
+        let sent = own.and_then(|own| {
+            let (from, to) = ((&own.from.memory, own.from.offset), (&own.to.memory, own.to.offset));
+            self.issue_own_copy(stream, &own, when, |queue, waits, want| {
+                queue.copy(from, to, size, waits, want)
+            })
+        });
+        if let Some(sent) = sent {
+            return sent;
         }
         let is_host = |side: &CopySide| match side {
             CopySide::Host(bytes) => host::is_only_host(bytes.address() as u64, size),

@@ -28,7 +28,7 @@ enum RangeMemory {
     /// Is unmapped when it is dropped.
     Pages(#[expect(dead_code, reason = "only held")] Pages),
     /// A device copies it by itself, and no kernel sees it.
-    Pinned(PinnedBlock),
+    Pinned(Arc<PinnedBlock>),
     Mapped(MappedBlock),
     Managed(MappedBlock, Advice),
     /// A managed variable of a module, which has the memory.
@@ -218,7 +218,7 @@ pub(crate) fn host_address(address: u64) -> Option<usize> {
     })
 }
 
-/// Memory that the program and commands of a device use: its kernels, or only its copies.
+/// Memory that the program and kernels of a device use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JointRange {
     /// Ordinal of the device.
@@ -233,30 +233,32 @@ pub(super) fn any_joint() -> bool {
 }
 
 /// Describes these bytes, which the program sees at this address, if all of them are memory that
-/// commands of a device use, too.
+/// kernels of a device use, too.
 pub(crate) fn joint(address: u64, size: u64) -> Option<JointRange> {
-    if !any_joint() && !any_pinned() {
+    if !any_joint() {
         return None;
     }
     let ranges = ranges();
-    let address = usize::try_from(address).ok()?;
-    let (start, range) = containing(&ranges, address)?;
-    let (device, has_one_address) = match &range.memory {
-        RangeMemory::Pinned(block) => (block.device(), false),
-        _ => range.mapped(start).map(|(device, seen)| (device, seen == start as u64))?,
-    };
-    let fits = ((address - start) as u64).checked_add(size)? <= range.size as u64;
-    fits.then_some(JointRange { device: device.ordinal, has_one_address })
+    let (start, range) = containing_all(&ranges, address, size)?;
+    let (device, seen) = range.mapped(start)?;
+    Some(JointRange { device: device.ordinal, has_one_address: seen == start as u64 })
+}
+
+/// Returns the block of pinned memory that contains all of these bytes.
+pub(super) fn pinned(address: u64, size: u64) -> Option<Arc<PinnedBlock>> {
+    if !ANY_PINNED.load(Ordering::Relaxed) {
+        return None;
+    }
+    let ranges = ranges();
+    match &containing_all(&ranges, address, size)?.1.memory {
+        RangeMemory::Pinned(block) => Some(block.clone()),
+        _ => None,
+    }
 }
 
 /// Returns whether kernels use none of these bytes of the program at the same address.
 pub(super) fn is_only_host(address: u64, size: u64) -> bool {
     joint(address, size).is_none_or(|range| !range.has_one_address)
-}
-
-/// Returns whether a device may copy memory of the program by itself.
-pub(super) fn any_pinned() -> bool {
-    ANY_PINNED.load(Ordering::Relaxed)
 }
 
 /// Calls `look` with the advice for these bytes of managed memory, and the offset of the first.
@@ -314,6 +316,18 @@ pub(crate) struct RegisteredRange {
 fn containing(ranges: &BTreeMap<usize, Range>, address: usize) -> Option<(usize, &Range)> {
     let (start, range) = ranges.range(..=address).next_back()?;
     (address - start < range.size).then_some((*start, range))
+}
+
+/// Returns the range that contains all of these bytes, and its start.
+fn containing_all(
+    ranges: &BTreeMap<usize, Range>,
+    address: u64,
+    size: u64,
+) -> Option<(usize, &Range)> {
+    let address = usize::try_from(address).ok()?;
+    let (start, range) = containing(ranges, address)?;
+    let end = ((address - start) as u64).checked_add(size)?;
+    (end <= range.size as u64).then_some((start, range))
 }
 
 /// Returns the registered range that contains an address.

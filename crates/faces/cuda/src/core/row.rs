@@ -106,8 +106,10 @@ impl Context {
             return self.copy(stream, side(&to)?, side(&from)?, bytes, when);
         }
         let spans = |rows: &Rows| -> CuResult<_> { Ok((rows.side.address(), rows.reach(size)?)) };
-        if let Some(places) = self.own_copy(spans(&to)?, spans(&from)?) {
-            return self.copy_own_rows(stream, (&to, &from), &places, size, when);
+        let own = self.own_copy(spans(&to)?, spans(&from)?);
+        let sent = own.and_then(|own| self.copy_own_rows(stream, (&to, &from), &own, size, when));
+        if let Some(sent) = sent {
+            return sent;
         }
         let is_host = |rows: &Rows| -> CuResult<bool> {
             let (address, size) = spans(rows)?;
@@ -154,13 +156,13 @@ impl Context {
         &self,
         stream: &Stream,
         (to, from): (&Rows, &Rows),
-        places: &OwnCopy,
+        own: &OwnCopy,
         RectSize { width, height }: RectSize,
         when: CopyMode,
-    ) -> CuResult {
-        let target = (&places.to.memory, rect(places.to.offset, to.pitch));
-        let source = (&places.from.memory, rect(places.from.offset, from.pitch));
-        self.issue_own_copy(stream, when, |queue, waits, want| {
+    ) -> Option<CuResult> {
+        let target = (&own.to.memory, rect(own.to.offset, to.pitch));
+        let source = (&own.from.memory, rect(own.from.offset, from.pitch));
+        self.issue_own_copy(stream, own, when, |queue, waits, want| {
             queue.copy_rect(source, target, [width, height, 1], waits, want)
         })
     }

@@ -20,6 +20,12 @@ const GROW_BYTES: u64 = 4 << 20;
 /// arenas have. The host's other programs cannot use them.
 pub(crate) const KEPT_BYTES: u64 = 8 * GROW_BYTES;
 
+/// Returns whether the host has memory for `bytes` more now.
+pub(crate) fn has_room(bytes: u64) -> bool {
+    // If the system does not say it, making the pages shows it.
+    penstock_process::host::available_bytes().is_none_or(|available| bytes <= available)
+}
+
 /// Makes an arena with room for `bytes`, at the addresses where this process has it. Waits for the
 /// worker.
 ///
