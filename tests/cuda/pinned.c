@@ -91,9 +91,11 @@ static void wait_at_gate(void *number) {
     pthread_mutex_unlock(&lock);
 }
 
-static void gate(void) {
-    GOOD(cuLaunchHostFunc, stream, wait_at_gate, (void *)(intptr_t)(gates_open + 1));
+static void gate_in(void *of) {
+    GOOD(cuLaunchHostFunc, of, wait_at_gate, (void *)(intptr_t)(gates_open + 1));
 }
+
+static void gate(void) { gate_in(stream); }
 
 static void *open_gate(void *none) {
     pthread_mutex_lock(&lock);
@@ -302,6 +304,49 @@ static void variables_take_it(void *module) {
     EXPECT(!memcmp(pinned, other, 64));
 }
 
+/* Asynchronous copies and launches of graphs on another device wait for nothing, whether the
+ * block's device has used it or not. The gate is in the way of the other device only. */
+static void another_device_does_not_wait(void *context, void *there, void *far, ptr block) {
+    enum { PART = 60000 };
+    unsigned char *shared;
+    void *graph, *exec;
+    for (int is_used = 0; is_used < 2; is_used++) {
+        GOOD(cuMemHostAlloc, (void **)&shared, (size_t)(2 * PART), 1);
+        if (is_used) GOOD(cuMemcpyHtoD_v2, first, shared, (size_t)(2 * PART));
+        GOOD(cuCtxSetCurrent, there);
+        memset(shared, 1, PART);
+        gate_in(far);
+        GOOD(cuMemcpyHtoDAsync_v2, block, shared, (size_t)PART, far);
+        GOOD(cuMemcpyDtoHAsync_v2, shared + PART, block, (size_t)PART, far);
+        /* The copy takes the bytes when its stream reaches it. */
+        fill(shared, 40 + is_used);
+        open_gate(NULL);
+        GOOD(cuStreamSynchronize, far);
+        EXPECT(!memcmp(shared, shared + PART, PART));
+        GOOD(cuStreamBeginCapture_v2, far, 0);
+        GOOD(cuMemcpyHtoDAsync_v2, block, shared, (size_t)PART, far);
+        GOOD(cuMemcpyDtoHAsync_v2, shared + PART, block, (size_t)PART, far);
+        GOOD(cuStreamEndCapture, far, &graph);
+        GOOD(cuGraphInstantiateWithFlags, &exec, graph, (unsigned long long)0);
+        gate_in(far);
+        GOOD(cuGraphLaunch, exec, far);
+        open_gate(NULL);
+        GOOD(cuStreamSynchronize, far);
+        GOOD(cuGraphExecDestroy, exec);
+        GOOD(cuGraphDestroy, graph);
+        GOOD(cuCtxSetCurrent, context);
+        /* Its own device takes it now as it takes plain memory. */
+        fill(shared, 50 + is_used);
+        GOOD(cuMemcpyHtoDAsync_v2, first, shared, (size_t)PART, stream);
+        GOOD(cuMemcpyDtoHAsync_v2, shared + PART, first, (size_t)PART, stream);
+        GOOD(cuMemcpyHtoDAsync_v2, second, shared + PART, (size_t)PART, stream);
+        GOOD(cuMemcpyDtoHAsync_v2, other, second, (size_t)PART, stream);
+        GOOD(cuStreamSynchronize, stream);
+        EXPECT(!memcmp(shared, other, PART));
+        GOOD(cuMemFreeHost, shared);
+    }
+}
+
 /* Memory of one device's context, used by another device behind an event. */
 static void another_device_uses_it(void *context) {
     enum { PART = 60000 };
@@ -341,31 +386,46 @@ static void another_device_uses_it(void *context) {
     GOOD(cuMemcpyDtoHAsync_v2, other, block, (size_t)PART, stream);
     GOOD(cuStreamSynchronize, stream);
     EXPECT(!memcmp(plain, other, PART));
+    another_device_does_not_wait(context, there, far, block);
     GOOD(cuDevicePrimaryCtxRelease_v2, 1);
 }
 
-/* A block that open commands use is not used for something else, whether the node keeps its memory
- * or gets it back. */
-static void freeing_waits(void) {
+/* A block that open commands of another context use is not used for something else, whether the
+ * node keeps its memory or gets it back. The kernel makes it likely that the copy is still to come
+ * when the memory is used again. A gate is no use here: a function of the host may use any memory,
+ * so freeing waits for it. */
+static void freeing_spares_open_copies(void *context) {
     static const size_t sizes[] = {SIZE, 40 << 20};
+    void *beside, *its_stream, *its_module, *its_sleeper;
+    uint64_t time = 200000000;
+    void *params[] = {&time};
+    GOOD(cuCtxCreate_v2, &beside, 0, 0);
+    GOOD(cuStreamCreate, &its_stream, 1);
+    GOOD(cuModuleLoadDataEx, &its_module, MODULE, 0, NULL, NULL);
+    GOOD(cuModuleGetFunction, &its_sleeper, its_module, "sleep_ns");
     for (int i = 0; i < 2; i++) {
         unsigned char *freed, *next;
+        GOOD(cuCtxSetCurrent, context);
         GOOD(cuMemHostAlloc, (void **)&freed, sizes[i], 1);
         fill(freed, 13 + i);
         memcpy(plain, freed, SIZE);
-        gate();
-        GOOD(cuMemcpyHtoDAsync_v2, first, freed, (size_t)SIZE, stream);
-        pthread_t thread = open_soon();
+        GOOD(cuCtxSetCurrent, beside);
+        GOOD(cuLaunchKernel, its_sleeper, 1, 1, 1, 1, 1, 1, 0, its_stream, params, NULL);
+        GOOD(cuMemcpyHtoDAsync_v2, first, freed, (size_t)SIZE, its_stream);
+        GOOD(cuCtxSetCurrent, context);
         GOOD(cuMemFreeHost, freed);
         GOOD(cuMemHostAlloc, (void **)&next, sizes[i], 1);
         for (int at = 0; at < SIZE; at++) EXPECT(next[at] == 0);
         memset(next, 1, SIZE);
-        GOOD(cuStreamSynchronize, stream);
-        pthread_join(thread, NULL);
+        GOOD(cuCtxSetCurrent, beside);
+        GOOD(cuStreamSynchronize, its_stream);
+        GOOD(cuCtxSetCurrent, context);
         expect_on_device(first, plain);
         GOOD(cuMemFreeHost, next);
         EXPECT(CALL(cuMemFreeHost, next) == 1);
     }
+    GOOD(cuCtxDestroy_v2, beside);
+    GOOD(cuCtxSetCurrent, context);
 }
 
 /* Small blocks share what the node registers, begin at pages, and are zero. */
@@ -423,7 +483,7 @@ int main(int count, char **arguments) {
     variables_take_it(module);
     if (devices > 1) another_device_uses_it(context);
     small_blocks(shared);
-    freeing_waits();
+    freeing_spares_open_copies(context);
     GOOD(cuCtxSynchronize);
     GOOD(cuMemFreeHost, pinned);
     GOOD(cuMemFreeHost, other);
