@@ -154,6 +154,7 @@ fn a_transform_that_needs_too_much_memory_fails_alone() {
 #[test]
 fn transforms_that_overlap_in_their_output_are_refused() {
     let Some((_alone, context, queue)) = serving() else { return };
+    wait_for("an empty device", || Share::held() == 0);
     let [input, output] = [0; 2].map(|_| buffer(&context, 64 << 10));
     let held = Share::held();
     for (batch, distance) in [(u32::MAX, 0), (2, 0), (2, 15), (100, 1)] {

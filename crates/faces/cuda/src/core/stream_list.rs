@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use penstock_client::Event;
-use penstock_cuda_sys::driver::{CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE};
+use penstock_cuda_sys::driver::{
+    CU_STREAM_NON_BLOCKING, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_INITIALIZED,
+};
 use penstock_process::SharedLock;
 
 use super::context::Context;
@@ -52,8 +54,13 @@ impl Context {
                 drop(list);
                 self.destroyed_streams.fetch_sub(1, Ordering::AcqRel);
                 // This is the last chance to report the failure of a command without an event. All
-                // commands have ended, so it takes one round trip.
-                _ = self.finish(gone);
+                // commands have ended, so it takes one round trip. Nobody can ask this stream any
+                // more, so the context keeps the failure, whatever the code.
+                if let Err(code) = self.finish(gone)
+                    && code != CUDA_ERROR_NOT_INITIALIZED
+                {
+                    _ = self.fail(code);
+                }
             }
         }
     }

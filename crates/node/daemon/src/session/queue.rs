@@ -259,9 +259,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Keeps the failure of a command without an event. The client learns it before the end of the
-    /// next command with an event, or from the next finish; nobody waits for the queue earlier. So
-    /// a client that never asks does not make frames pile up.
+    /// Keeps the failure of a command that the driver refuses at once and that has no event. The
+    /// client learns the failure before the end of the next command with an event, or from the next
+    /// finish; nobody waits for the queue earlier. So a client that never asks does not make frames
+    /// pile up. What the driver refuses later is told at once, one frame for each command.
     pub(crate) fn fail(&mut self, status: Status) {
         self.failure.get_or_insert(status);
     }

@@ -155,8 +155,10 @@ impl Ground for OfStream<'_> {
         if let Some(area) = enough {
             return Ok(area.address);
         }
+        // The reaper frees the smaller one behind the transforms that use it. It goes first, so
+        // that the larger one may have its memory.
+        *self.area = None;
         let larger = Area::new(self.stream.device(), self.stream.raw(), bytes)?;
-        // The reaper frees the smaller one behind the transforms that use it.
         Ok(self.area.insert(larger).address)
     }
 
