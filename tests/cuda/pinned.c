@@ -56,12 +56,14 @@ static void *stream, *sleeper;
 static ptr first, second;
 static unsigned char *pinned, *other, plain[SIZE], back[SIZE];
 
-static void fill(unsigned char *bytes, unsigned seed) {
-    for (int i = 0; i < SIZE; i++) {
+static void fill_part(unsigned char *bytes, int size, unsigned seed) {
+    for (int i = 0; i < size; i++) {
         seed = seed * 1664525 + 1013904223;
         bytes[i] = (unsigned char)(seed >> 24);
     }
 }
+
+static void fill(unsigned char *bytes, unsigned seed) { fill_part(bytes, SIZE, seed); }
 
 /* Whether an address lies in the memory that the program shares with its node. */
 static int is_shared(const void *at) {
@@ -319,7 +321,7 @@ static void another_device_does_not_wait(void *context, void *there, void *far, 
         GOOD(cuMemcpyHtoDAsync_v2, block, shared, (size_t)PART, far);
         GOOD(cuMemcpyDtoHAsync_v2, shared + PART, block, (size_t)PART, far);
         /* The copy takes the bytes when its stream reaches it. */
-        fill(shared, 40 + is_used);
+        fill_part(shared, PART, 40 + is_used);
         open_gate(NULL);
         GOOD(cuStreamSynchronize, far);
         EXPECT(!memcmp(shared, shared + PART, PART));
@@ -336,7 +338,7 @@ static void another_device_does_not_wait(void *context, void *there, void *far, 
         GOOD(cuGraphDestroy, graph);
         GOOD(cuCtxSetCurrent, context);
         /* Its own device takes it now as it takes plain memory. */
-        fill(shared, 50 + is_used);
+        fill_part(shared, PART, 50 + is_used);
         GOOD(cuMemcpyHtoDAsync_v2, first, shared, (size_t)PART, stream);
         GOOD(cuMemcpyDtoHAsync_v2, shared + PART, first, (size_t)PART, stream);
         GOOD(cuMemcpyHtoDAsync_v2, second, shared + PART, (size_t)PART, stream);

@@ -47,13 +47,6 @@ pub(crate) fn set_drivers(drivers: Drivers) {
     _ = DRIVERS.set(drivers);
 }
 
-/// Waits until the drivers have freed everything that was released. Returns `false` if there was
-/// nothing to wait for.
-#[must_use]
-pub fn drain() -> bool {
-    DRIVERS.get().is_some_and(|drivers| (drivers.drain)())
-}
-
 /// Some bytes of the session's share, given back when dropped.
 #[derive(Debug)]
 pub struct Share {
@@ -75,7 +68,7 @@ impl Share {
         let share = || (drivers.memory_bytes)().saturating_mul(limits::MEMORY_SHARE_MAX);
         let max = *MAX.get_or_init(share);
         // Memory that was released may not be free yet.
-        let again = |why| if drain() { Self::borrow(bytes, max) } else { Err(why) };
+        let again = |why| if (drivers.drain)() { Self::borrow(bytes, max) } else { Err(why) };
         Self::borrow(bytes, max).or_else(again).map_err(|why| {
             if let (Some(why), Some(lender)) = (why, LENDER.get()) {
                 lender.tell(why);

@@ -44,7 +44,7 @@ mod queue;
 mod region;
 mod staging;
 
-pub use account::{Lender, Share, borrow_from, drain};
+pub use account::{Lender, Share, borrow_from};
 pub use driver::{
     Arg, Context, Device, Failed, Kernel, Mem, Platform, Program, Queue, Sampler, Want,
 };

@@ -53,7 +53,14 @@ impl Places {
         let step = bytes.next_multiple_of(PLACE_STEP);
         let before = self.taken.fetch_add(step, Ordering::Relaxed);
         let start = self.range.start + before % self.range.len();
-        if start.saturating_add(bytes) <= self.range.end { start } else { self.range.start }
+        if start.saturating_add(bytes) <= self.range.end {
+            start
+        } else if step <= self.range.len() {
+            self.range.start
+        } else {
+            // Arenas of peers must not reach into the range above, which is that of own arenas.
+            self.range.end.saturating_sub(step)
+        }
     }
 }
 
@@ -281,7 +288,7 @@ mod tests {
         let places = Places::new(100 * PLACE_STEP..104 * PLACE_STEP);
         let next = |bytes| places.next(bytes) / PLACE_STEP;
         assert_eq!([1, 2 * PLACE_STEP, PLACE_STEP + 1].map(next), [100, 101, 100]);
-        assert_eq!([1, 9 * PLACE_STEP].map(next), [101, 100]);
+        assert_eq!([1, 9 * PLACE_STEP].map(next), [101, 95]);
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use std::ffi::{c_uint, c_void};
 
-use penstock_client::HostShape;
 use penstock_cuda_sys::driver::*;
 
 use crate::core::context::Context;
@@ -31,15 +30,7 @@ unsafe fn allocate_host(result: *mut *mut c_void, size: usize, flags: c_uint) ->
 fn await_users(address: usize, size: usize) -> CuResult {
     let current = Context::current()?;
     capture::synchronize(&current)?;
-    for context in platform::devices()?.iter().flat_map(|device| Context::all_on(device)) {
-        let shape = HostShape::linear(address as u64, size as u64);
-        let is_used =
-            penstock_client::may_be_written(&shape) || penstock_client::may_be_read(&shape);
-        if !std::ptr::eq(&*context, &*current) && is_used {
-            // Also after a failure, because commands may still write then.
-            context.drain();
-        }
-    }
+    host::drain_users(address, size);
     Ok(())
 }
 

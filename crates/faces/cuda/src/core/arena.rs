@@ -313,15 +313,16 @@ impl AddressSpace {
     /// node has no such memory now, the program gets plain pages. Holds no lock while the pages are
     /// made and registered, because each copy of shared memory asks where the memory is.
     fn share(&self, bytes: u64) -> CuResult<Arena> {
-        let wanted = bytes + GRAIN_BYTES;
+        let wanted = native::shared::size_for(bytes + GRAIN_BYTES)?;
         if !self.state.lock().may_share(wanted) || !native::shared::has_room(wanted) {
             return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
-        let make = || native::shared::allocate(&self.context, wanted);
-        // Returning unused arenas may give the driver the memory that it lacks.
-        let give_back = || self.state.lock().give_back(self.first, 0);
-        let made = make().or_else(|code| if give_back() { make() } else { Err(code) });
-        made.inspect_err(|_| self.state.lock().refused = Some(wanted))
+        native::shared::allocate(&self.context, wanted).inspect_err(|_| {
+            let mut state = self.state.lock();
+            state.refused = Some(wanted);
+            // The node may soon have the memory of unused arenas, and nobody waits for that.
+            state.give_back(self.first, 0);
+        })
     }
 
     /// Adds an arena with room for `bytes`.

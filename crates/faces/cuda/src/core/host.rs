@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard};
 
+use penstock_client::HostShape;
 use penstock_cuda_sys::driver::*;
 use penstock_process::Lock;
 
@@ -13,6 +14,7 @@ use super::device::Device;
 use super::managed::{self, Advice};
 use super::mapped::MappedBlock;
 use super::pinned::PinnedBlock;
+use super::platform;
 use crate::edge::{CuResult, Object as _, Pages};
 
 struct Range {
@@ -177,6 +179,18 @@ fn take(address: usize, is_wanted: impl Fn(&Range) -> bool) -> Option<Range> {
     ranges.remove(&address)
 }
 
+/// Waits for all commands of contexts that use this memory of the program. Failures count as ends,
+/// because commands may still write after a failure of another one.
+pub(crate) fn drain_users(address: usize, size: usize) {
+    let shape = HostShape::linear(address as u64, size as u64);
+    let devices = platform::devices().into_iter().flatten();
+    for context in devices.flat_map(|device| Context::all_on(device)) {
+        if penstock_client::may_be_written(&shape) || penstock_client::may_be_read(&shape) {
+            context.drain();
+        }
+    }
+}
+
 /// Frees the blocks of a destroyed context.
 pub(crate) fn free_of(owner: u64) {
     let is_of = |range: &Range| match &range.memory {
@@ -185,7 +199,10 @@ pub(crate) fn free_of(owner: u64) {
         _ => false,
     };
     let gone: Vec<_> = ranges().extract_if(.., |_, range| is_of(range)).collect();
-    for (_, range) in gone {
+    for (start, range) in gone {
+        if matches!(range.memory, RangeMemory::Pinned(_)) {
+            drain_users(start, range.size);
+        }
         // The memory of a lost node is gone already.
         _ = match range.memory {
             RangeMemory::Mapped(block) | RangeMemory::Managed(block, _) => block.free(),

@@ -19,8 +19,8 @@
 //! state until the copy is sent. Whoever changes the state collects the open commands under the
 //! same lock. So each copy is either among these commands, or finds the second state.
 //!
-//! The wait is no wait for the stream of the command, and it happens at most once for a block. A
-//! block that its device has not used yet needs none.
+//! The wait happens at most once for a block. Until it has ended, also copies of the block's own
+//! device that use the block wait. A block that its device has not used yet needs no wait.
 
 use std::sync::Arc;
 

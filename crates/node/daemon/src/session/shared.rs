@@ -37,9 +37,9 @@ impl ArenaPart {
         // A client without an arena cannot name one.
         let arena = shared.outbox.arena().ok_or(Status::INVALID_OPERATION)?.clone();
         arena.pointer(offset, size).ok_or(Status::INVALID_VALUE)?;
-        let take = || Taken::new(&shared.allowance, Resource::HostMemory, size);
-        // Memory that was released may not be free yet.
-        let taken = take().or_else(|refused| if device::drain() { take() } else { Err(refused) });
+        // Memory that was released may not be free yet. Waiting for that would wait for kernels,
+        // which may wait for their client, whom this thread serves.
+        let taken = Taken::new(&shared.allowance, Resource::HostMemory, size);
         let _taken = taken.map_err(|refused| {
             shared.tell_refusal(Resource::HostMemory, &refused);
             // The client may use this part of the arena for something else.

@@ -14,7 +14,6 @@ use penstock_wire::status::Status;
 
 use super::device::Device;
 use super::driver::check;
-use super::reaper;
 use crate::home::HostMemory;
 
 /// Lent memory that a GPU can use. All kernels that use it must have ended before it is dropped.
@@ -57,8 +56,7 @@ impl Mapped {
             if piece.end > bytes || piece.is_empty() {
                 return Err(Status::INVALID_VALUE);
             }
-            // What was released may not be free yet.
-            reaper::with_memory(device, || register(device, at, piece.len(), maps))?;
+            register(device, at, piece.len(), maps)?;
             mapped.registered.push(at);
             // Copies need no address of the GPU's own.
             let address = if maps { address_of(device, at)? } else { at as u64 };
@@ -116,12 +114,12 @@ fn unregister(device: &Device, at: usize) -> Result<(), Status> {
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let unregister = |&at: &usize| unregister(self.device, at);
-        let unpinned =
-            self.device.enter().and_then(|()| self.registered.iter().try_for_each(unregister));
+        let entered = self.device.enter();
+        let is_pinned = |&&at: &&usize| entered.and_then(|()| unregister(self.device, at)).is_err();
+        let pinned = self.registered.iter().filter(is_pinned).count();
         // Pages that stay pinned may still be the GPU's, and nobody could register them again. So
         // their memory stays lent until this process ends, and its owner uses it for nothing else.
-        if self.registered.is_empty() || unpinned.is_ok() {
+        if pinned == 0 {
             // SAFETY: dropped once, here, and not used again.
             unsafe { ManuallyDrop::drop(&mut self.memory) };
         }

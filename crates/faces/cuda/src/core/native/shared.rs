@@ -26,15 +26,19 @@ pub(crate) fn has_room(bytes: u64) -> bool {
     penstock_process::host::available_bytes().is_none_or(|available| bytes <= available)
 }
 
-/// Makes an arena with room for `bytes`, at the addresses where this process has it. Waits for the
-/// worker.
+/// Returns the size of an arena with room for `bytes`.
+pub(crate) fn size_for(bytes: u64) -> CuResult<u64> {
+    let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
+    Ok(whole.max(GROW_BYTES))
+}
+
+/// Makes an arena of a size that [`size_for`] has returned, at the addresses where this process has
+/// it. Waits for the worker.
 ///
 /// # Errors
 /// `CUDA_ERROR_OUT_OF_MEMORY` if the program shares no memory with the worker, or if the node
 /// refuses to register more.
-pub(crate) fn allocate(context: &Arc<PoolContext>, bytes: u64) -> CuResult<Arena> {
-    let whole = bytes.checked_next_multiple_of(PAGE_BYTES).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
-    let size = whole.max(GROW_BYTES);
+pub(crate) fn allocate(context: &Arc<PoolContext>, size: u64) -> CuResult<Arena> {
     let memory = Memory::shared(context, size).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let start = memory.shared_pointer().ok_or(CUDA_ERROR_OUT_OF_MEMORY)?;
     let base = start.as_ptr().expose_provenance() as u64;
