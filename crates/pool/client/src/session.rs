@@ -12,6 +12,7 @@ mod look;
 mod loss;
 mod notices;
 mod receivers;
+mod sending;
 #[cfg(test)]
 mod tests;
 
@@ -24,7 +25,7 @@ use penstock_link::{Patience, Received, Receiver, Sender};
 use penstock_process::{Lock, Signal};
 use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{Call, Id, Request, Status, frame};
+use penstock_wire::{Id, Request, Status, frame};
 use rustc_hash::FxHashMap;
 
 use crate::arena;
@@ -215,74 +216,7 @@ impl Session {
         _ = self.peers.set(peers);
     }
 
-    // -- sending ----------------------------------------------------------------------------------
-
-    /// Sends a call. It may wait in a batch until [`Session::flush`] or any wait.
-    ///
-    /// # Errors
-    /// If the session is lost, or the call exceeds a limit.
-    pub fn send<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], payload: &[u8]) -> Result<()> {
-        penstock_trial::delay(penstock_trial::Place::ClientSends);
-        let sent = self.sender.send(call, waits, payload);
-        self.end_relief();
-        sent.map_err(|error| self.not_sent(&error))
-    }
-
-    /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. Returns
-    /// `false`, without sending, if it would have to wait.
-    pub(crate) fn send_at_once<C: Call>(&self, call: &C, payload: &[u8]) -> bool {
-        match self.sender.try_send(call, &[], payload) {
-            Ok(true) => {
-                // The thread that receives notices a failure.
-                _ = self.sender.flush_soon();
-                true
-            }
-            Ok(false) => false,
-            // The session is lost, and nobody is left to tell.
-            Err(_) => true,
-        }
-    }
-
-    /// As [`Session::send`], with a payload in pieces of `bytes` bytes in total.
-    ///
-    /// # Errors
-    /// As [`Session::send`].
-    pub fn send_pieces<C: Call>(
-        &self,
-        call: &C,
-        waits: &[Id<kind::Event>],
-        bytes: u64,
-        pieces: &mut dyn Iterator<Item = &[u8]>,
-    ) -> Result<()> {
-        let sent = self.sender.send_pieces(call, waits, bytes, pieces);
-        self.end_relief();
-        sent.map_err(|error| self.not_sent(&error))
-    }
-
-    /// Sends all batched calls to the worker.
-    ///
-    /// # Errors
-    /// If the session is lost.
-    pub fn flush(&self) -> Result<()> {
-        let flushed = self.sender.flush();
-        self.end_relief();
-        flushed.map_err(|error| self.lose(&error))
-    }
-
-    /// Has the session's own thread receive while a sender waits for room. The worker may take
-    /// nothing until the client has taken what the worker has sent, such as a gigabyte of reads
-    /// that no thread waits for yet.
-    fn relieve(self: &Arc<Self>) {
-        if !self.relieved.swap(true, Ordering::AcqRel) {
-            self.add_interest();
-        }
-    }
-
-    fn end_relief(&self) {
-        if self.relieved.load(Ordering::Relaxed) && self.relieved.swap(false, Ordering::AcqRel) {
-            self.drop_interest();
-        }
-    }
+    // -- what is in progress ----------------------------------------------------------------------
 
     pub fn request<C: Request>(self: &Arc<Self>, mut call: C, payload: &[u8]) -> Pending<C::Reply> {
         let id = crate::ids::next_id();

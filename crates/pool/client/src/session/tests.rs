@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use penstock_link::{LinkError, Side, Stream, establish};
 use penstock_wire::hello::feature;
-use penstock_wire::{FrameError, Payload, U64};
+use penstock_wire::{Call, FrameError, Payload, U64};
 
 use super::*;
 use crate::event::Event;
