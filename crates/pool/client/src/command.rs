@@ -1,5 +1,8 @@
 //! The path that all commands share: each is sent now, or held back and sent later.
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 
 use penstock_coherence::{CommandId, HostShape, Source as Origin, Submit, Sync};
@@ -102,7 +105,7 @@ impl Queue {
         let later = || -> Later {
             let kept = source.keep();
             Box::new(move |session, issue| {
-                source::send(session, &build(issue.event), &issue.waits, &*kept)
+                source::send_held(session, &build(issue.event), &issue.waits, &*kept)
             })
         };
         self.command(spec, now, later)
@@ -303,8 +306,9 @@ impl Queue {
         if let (Some(event), Some(planned)) = (event, &planned) {
             event.set_waits(waits, &planned.waits);
         }
-        let started =
-            planned.as_ref().map_or(Ok(()), |planned| self.start_transfers(objects, planned));
+        let started = planned
+            .as_ref()
+            .map_or(Ok(()), |planned| self.start_transfers(Ok(()), objects, planned));
         let mut ids = Vec::new();
         for event in waits.iter().chain(planned.iter().flat_map(|planned| &planned.waits)) {
             match event.id_for(session) {
@@ -347,7 +351,8 @@ impl Queue {
             }
         }
         let issue = Issue { waits: ids, event: event.map_or(Id::NONE, |event| event.0.id) };
-        send(session, &issue)?;
+        // If the call exceeds a limit, the session goes on, but the program may free the target.
+        send(session, &issue).inspect_err(|_| session.forget(issue.event))?;
         Ok(Status::OK)
     }
 
@@ -399,12 +404,13 @@ impl Queue {
         }
     }
 
+    /// Starts the transfers that a command needs. After a failure, `started`, it ends them instead.
     fn start_transfers<'m>(
         &self,
+        mut started: Result<()>,
         objects: impl Iterator<Item = &'m Arc<Memory>> + Clone,
         planned: &Planned,
     ) -> Result<()> {
-        let mut started = Ok(());
         for transfer in &planned.transfers {
             if transfer.fetch.source != Origin::Initial {
                 order().follow(&transfer.departure);
@@ -451,17 +457,17 @@ impl Held for Kept {
     fn send(self: Box<Self>, planned: Planned) {
         let Self { queue, event, waits, objects, target, send, _keep } = *self;
         let mut issued = queue.progress().issue();
+        let Some(sending) = event.begin_sending() else {
+            let ended = queue.session().refused(Status::NODE_LOST);
+            _ = queue.start_transfers(Err(ended), objects.iter(), &planned);
+            return event.mark_sent();
+        };
         let ends = Ends { event: Some(&event), waits: &waits, target };
         let sent = queue.transmit(&mut issued, ends, objects.iter(), Some(planned), send);
+        // Before other threads may enqueue: the end of a later command of the queue implies this
+        // one.
+        sending.finish(sent.unwrap_or_else(|error| error.status()));
         drop(issued);
-        // The end comes first: a thread that finds the command sent waits for the worker, which
-        // does not tell an end that the client itself has set.
-        match sent {
-            Ok(Status::OK) => {}
-            Ok(status) => _ = event.end(status, Times::default()),
-            Err(error) => _ = event.end(error.status(), Times::default()),
-        }
-        event.mark_sent();
     }
 
     fn fail(self: Box<Self>, status: Status) {

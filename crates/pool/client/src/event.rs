@@ -1,5 +1,6 @@
 //! Events. An event stands for the completion of one command.
 
+mod sending;
 mod told;
 mod waits;
 
@@ -19,6 +20,7 @@ use crate::issued::{Awaited, Mark, Progress, take_for_ended};
 use crate::progress;
 use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
+use sending::Stage;
 use told::Told;
 pub(crate) use told::wire_waits;
 use waits::Waits;
@@ -41,7 +43,8 @@ pub(crate) struct Inner {
     times: OnceLock<Times>,
     /// The command's place in its queue, if this end implies all earlier ends. Set before sending.
     mark: OnceLock<Mark>,
-    /// Whether the command was sent, or never will be. Waiting threads receive only after that.
+    /// Whether the command was sent, or never will be. Waiting threads receive only after that, and
+    /// [`Stage`] counts only before.
     is_sent: AtomicBool,
     /// Whether a blocking call has returned, so that the program takes the command for ended.
     is_taken_for_ended: AtomicBool,
@@ -59,6 +62,7 @@ pub(crate) struct Inner {
 
 #[derive(Default)]
 struct Shared {
+    stage: Stage,
     callbacks: Vec<Callback>,
     hooks: Vec<Hook>,
     /// Where a failure is noted if the program does not hold the event.
@@ -199,22 +203,6 @@ impl Event {
         take_for_ended(vec![self.0.clone()]);
     }
 
-    /// Notes that the command was sent. The caller then calls [`progress::user_event_ended`].
-    pub(crate) fn mark_sent(&self) {
-        self.0.is_sent.store(true, Ordering::Release);
-    }
-
-    /// Waits until the command was sent or has failed.
-    pub(crate) fn wait_until_sent(&self) {
-        if !self.is_sent() {
-            progress::wait_for_user_event(&|| self.is_sent());
-        }
-    }
-
-    fn is_sent(&self) -> bool {
-        self.0.is_sent.load(Ordering::Acquire) || self.raw_status().is_some()
-    }
-
     /// Returns the status that the worker or the client has told, or `None` before the end.
     fn raw_status(&self) -> Option<Status> {
         let status = self.0.status.load(Ordering::Acquire);
@@ -253,13 +241,14 @@ impl Event {
         if let Some(status) = self.known_status() {
             return status;
         }
-        self.wait_until_sent();
         self.wait_raw();
         self.behind().iter().for_each(Self::wait_raw);
         self.raw_status().unwrap_or(Status::NODE_LOST)
     }
 
     fn wait_raw(&self) {
+        // The thread that sends a command may tell its end, and wakes no thread that receives.
+        self.wait_until_sent();
         let has_ended = || self.raw_status().is_some();
         let Some(session) = &self.0.session else {
             return progress::wait_for_user_event(&has_ended);
@@ -359,8 +348,15 @@ impl Event {
         ended
     }
 
-    /// Ends the event and tells its dependents. Returns `false` if it had ended already.
+    /// Ends the event and tells its dependents. Returns `false` if it had ended already, or if the
+    /// thread that sends the command will end it, see [`Stage`].
     pub(crate) fn end(&self, status: Status, times: Times) -> bool {
+        let is_sent = self.0.is_sent.load(Ordering::Acquire);
+        let is_told = is_sent || self.0.shared.lock().stage.end(status, times);
+        is_told && self.tell_end(status, times)
+    }
+
+    fn tell_end(&self, status: Status, times: Times) -> bool {
         if !status.is_error() {
             take_for_ended(self.0.before());
         }

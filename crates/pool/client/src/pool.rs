@@ -381,6 +381,23 @@ impl fmt::Debug for Node {
 }
 
 impl Device {
+    /// Makes a device of a session whose worker the test plays.
+    #[cfg(test)]
+    pub(crate) fn of_test(session: &Arc<Session>) -> Arc<Self> {
+        Arc::new(Self {
+            node: session.node(),
+            host: "host".into(),
+            address: "address".into(),
+            session: session.clone(),
+            platform: 0,
+            index: 0,
+            info: Info::new(),
+            shares_host_memory: false,
+            gpu: None,
+            parent: None,
+        })
+    }
+
     /// Returns the index of the device's node in the pool.
     pub fn node(&self) -> usize {
         self.node

@@ -14,7 +14,7 @@ mod notices;
 mod receivers;
 mod sending;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -91,12 +91,14 @@ pub struct Session {
     /// Number of commands with events, which determines when to poll for their ends.
     commands: AtomicUsize,
     open: Lock<Open>,
-    /// Held while bytes are copied into a read's target. See [`Session::await_landing`].
+    /// Held while bytes are copied into a read's target. See [`Session::await_copies`].
     landing: Lock<()>,
+    /// Held while a command that was held back takes its bytes from the program's memory.
+    departing: Lock<()>,
     released: Lock<Vec<u64>>,
     /// Status with which the worker has ended the session; 0 if it has not.
     fault: AtomicI32,
-    /// Set when no thread copies into any target any more.
+    /// Set when no thread copies into any target, or from the memory of a held command, any more.
     lost: AtomicBool,
     opened_at: Instant,
     look_at_ms: AtomicU64,
@@ -164,6 +166,7 @@ impl Session {
             commands: AtomicUsize::new(0),
             open: Lock::default(),
             landing: Lock::default(),
+            departing: Lock::default(),
             released: Lock::default(),
             lost: AtomicBool::new(false),
             opened_at: penstock_process::now(),
@@ -257,6 +260,15 @@ impl Session {
         })
     }
 
+    /// Forgets the event of a command that was not sent, and the target of a read.
+    pub(crate) fn forget(&self, id: Id<kind::Event>) {
+        let mut open = self.open.lock();
+        let gone = (open.events.remove(&id.get()), open.reads.remove(&id.get()));
+        drop(open);
+        // Without the lock: an object that the target keeps alive may send something.
+        drop(gone);
+    }
+
     /// Returns whether bytes of a read are still to come.
     pub(crate) fn has_reads(&self) -> bool {
         !self.open.lock().reads.is_empty()
@@ -267,7 +279,7 @@ impl Session {
         let Some(reason) = guard.lost.clone() else { return Ok(open(&mut guard)) };
         drop(guard);
         // The program may take this error for the end of all its commands.
-        self.await_landing();
+        self.await_copies();
         Err(Error::Lost { node: self.name.clone(), reason })
     }
 

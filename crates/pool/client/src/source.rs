@@ -96,3 +96,17 @@ pub(crate) fn send<C: Call>(
         None => session.send_pieces(call, waits, source.bytes(), &mut *source.pieces()),
     }
 }
+
+/// As [`send`], for a command that was held back. The program may conclude from a loss that the
+/// command has ended, so [`Session::send_held`] guards the bytes.
+pub(crate) fn send_held<C: Call>(
+    session: &Session,
+    call: &C,
+    waits: &[Id<kind::Event>],
+    source: &dyn Source,
+) -> Result<()> {
+    session.send_held(|sender| match source.linear() {
+        Some(bytes) => sender.send(call, waits, bytes),
+        None => sender.send_pieces(call, waits, source.bytes(), &mut *source.pieces()),
+    })
+}

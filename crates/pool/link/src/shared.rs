@@ -56,6 +56,9 @@ impl RingOut {
         Ok(true)
     }
 
+    /// Writes bytes. Stops between two pieces of [`STEP_BYTES`] if this side closes the link: the
+    /// closing thread may wait for the end of this copy, and a peer that keeps reading must not
+    /// prolong that wait.
     fn put(&mut self, joint: &Joint, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             let step = bytes.len().min(STEP_BYTES);
@@ -74,6 +77,7 @@ impl RingOut {
             self.ring.put(now);
             bytes = rest;
             if self.ring.untold() >= STEP_BYTES {
+                joint.check()?;
                 self.tell(joint)?;
             }
         }

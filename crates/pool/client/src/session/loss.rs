@@ -1,5 +1,5 @@
-//! The loss of a session. Everything in progress ends, once, and no memory of the program is
-//! written to afterwards.
+//! The loss of a session. Everything in progress ends, once. After that, no thread of the client
+//! uses the program's memory for the session.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,7 +28,7 @@ impl Session {
             if let Some(reason) = open.lost.clone() {
                 drop(open);
                 self.tell_loss(error, &reason);
-                self.await_landing();
+                self.await_copies();
                 return Error::Lost { node: self.name.clone(), reason };
             }
             std::mem::replace(&mut *open, Open { lost: Some(reason.clone()), ..Open::default() })
@@ -38,7 +38,7 @@ impl Session {
             self.sender.close();
         }
         self.tell_loss(error, &reason);
-        self.await_landing();
+        self.await_copies();
         for event in open.events.into_values() {
             event.end(Status::NODE_LOST, Times::default());
         }
@@ -67,17 +67,19 @@ impl Session {
         });
     }
 
-    /// Waits until no thread copies into a read's target any more, and then shows all threads that
-    /// the session is lost.
+    /// Waits until no thread copies to or from the program's memory any more, and then shows all
+    /// threads that the session is lost.
     ///
     /// Must be called when [`Open::lost`] is set, so that no other read begins to land. The memory
-    /// of a read belongs to the program again as soon as the program sees the read's event, or any
-    /// wait, fail. The receiving thread may be in the middle of a copy at that moment. The copy
-    /// stops at the next piece because the link is closed, so the wait takes as long as one piece.
-    pub(super) fn await_landing(&self) {
-        // In a forked child the thread that copies does not exist, and its lock is never released.
+    /// of a command belongs to the program again as soon as the program sees the command's event,
+    /// or any wait, fail. At that moment the receiving thread may be in the middle of a read's
+    /// bytes, and another thread in the middle of those of a write that was held back. Both copies
+    /// stop at the next piece because the link is closed, so the wait takes as long as one piece.
+    pub(super) fn await_copies(&self) {
+        // In a forked child the threads that copy do not exist, and their locks are never released.
         if !matches!(self.sender.check(), Err(LinkError::Forked)) {
             drop(self.landing.lock());
+            drop(self.departing.lock());
         }
         self.lost.store(true, Ordering::Release);
     }
@@ -91,10 +93,17 @@ impl Session {
         Some(self.fault.load(Ordering::Acquire)).filter(|status| *status != 0).map(Status)
     }
 
+    /// Returns the error for a status that the worker, or the loss of the session, has set.
     pub(crate) fn refused(&self, status: Status) -> Error {
-        match &self.open.lock().lost {
-            Some(reason) => Error::Lost { node: self.name.clone(), reason: reason.clone() },
-            None => Error::Refused { node: self.name.clone(), status },
+        let lost = self.open.lock().lost.clone();
+        let node = self.name.clone();
+        match lost {
+            Some(reason) => {
+                // The program may take this error for the end of all its commands.
+                self.await_copies();
+                Error::Lost { node, reason }
+            }
+            None => Error::Refused { node, status },
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use penstock_link::{LinkError, Sender};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id};
 
@@ -48,6 +49,26 @@ impl Session {
         pieces: &mut dyn Iterator<Item = &[u8]>,
     ) -> Result<()> {
         let sent = self.sender.send_pieces(call, waits, bytes, pieces);
+        self.end_relief();
+        sent.map_err(|error| self.not_sent(&error))
+    }
+
+    /// Has `send` send a command that was held back, with bytes of the program's memory. A thread
+    /// that loses the session waits until `send` has returned.
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub(crate) fn send_held(
+        &self,
+        send: impl FnOnce(&Sender) -> std::result::Result<(), LinkError>,
+    ) -> Result<()> {
+        penstock_trial::delay(penstock_trial::Place::ClientSends);
+        // In a forked child the lock may never be released.
+        let sent = self.sender.check().and_then(|()| {
+            let _departing = self.departing.lock();
+            // If the link has ended before the lock was taken, this takes no byte.
+            send(&self.sender)
+        });
         self.end_relief();
         sent.map_err(|error| self.not_sent(&error))
     }

@@ -13,16 +13,15 @@ use super::*;
 use crate::event::Event;
 use crate::event::Times;
 
-/// Longer than anything in these tests takes.
-/// More than a socket can hold.
-const MUCH: usize = 32 << 20;
+/// More bytes than a socket can hold.
+pub(crate) const MUCH: usize = 32 << 20;
 
-fn session(node: usize) -> (Arc<Session>, (Sender, Receiver)) {
+pub(crate) fn session(node: usize) -> (Arc<Session>, (Sender, Receiver)) {
     session_over(0, node)
 }
 
 /// Makes a session and the two ends of its worker, over a link with these features.
-fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)) {
+pub(crate) fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)) {
     let (here, there) = UnixStream::pair().unwrap();
     let stream = |end: UnixStream| Stream::from_fd(end.into()).unwrap();
     let worker = thread::spawn(move || {
@@ -30,6 +29,11 @@ fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender, Receiver)
     });
     let client = establish(stream(here), features, Side::Client, to_client::check).unwrap();
     (Session::new(node, format!("node {node}").into(), false, client), worker.join().unwrap())
+}
+
+/// Returns whether the session still waits for the end of this event.
+pub(crate) fn expects(session: &Session, event: &Event) -> bool {
+    session.open.lock().events.contains_key(&event.0.id.get())
 }
 
 /// Plays a worker at its limit: it takes nothing until the client has taken what the worker has
@@ -112,7 +116,7 @@ impl Target for SlowMemory {
 }
 
 /// A way in which a program learns that a node is lost.
-type Learn = fn(&Arc<Session>, &Event);
+pub(crate) type Learn = fn(&Arc<Session>, &Event);
 
 /// Plays a worker that sends a read's bytes without end and hangs up while some are still on their
 /// way. A thread other than the receiving one notices the hang-up. When the program learns of it by
@@ -158,21 +162,35 @@ fn by_its_event(session: &Arc<Session>, event: &Event) {
     observer.join().unwrap();
 }
 
-/// Another thread loses the session first. This thread learns of the loss by an error from a call.
-fn by_another_call(session: &Arc<Session>, _: &Event) {
+/// Has another thread lose the session, and returns as soon as calls can find the loss.
+fn lose_elsewhere(session: &Arc<Session>) {
     let first = session.clone();
-    let first = thread::spawn(move || first.lose(&LinkError::Closed));
+    // The thread may wait until this one has learned of the loss.
+    thread::spawn(move || first.lose(&LinkError::Closed));
     while session.open.lock().lost.is_none() {
         thread::yield_now();
     }
-    assert!(Event::of_command(session, crate::ids::next_id(), true).expect_at(session).is_err());
-    first.join().unwrap();
 }
+
+/// This thread learns of the loss by an error from a call.
+fn by_another_call(session: &Arc<Session>, _: &Event) {
+    lose_elsewhere(session);
+    assert!(Event::of_command(session, crate::ids::next_id(), true).expect_at(session).is_err());
+}
+
+/// The worker has answered a call with a status, and this thread asks for its error.
+fn by_an_answer(session: &Arc<Session>, _: &Event) {
+    lose_elsewhere(session);
+    assert!(matches!(session.refused(Status(-5)), Error::Lost { .. }));
+}
+
+pub(crate) const LEARN: [Learn; 3] = [by_its_event, by_another_call, by_an_answer];
 
 #[test]
 fn a_read_of_a_lost_session_ends_when_nothing_is_written_any_more() {
     for features in [feature::SHARED_RINGS, 0] {
-        memory_is_the_programs_when_a_loss_is_known(features, by_its_event);
-        memory_is_the_programs_when_a_loss_is_known(features, by_another_call);
+        LEARN
+            .into_iter()
+            .for_each(|learn| memory_is_the_programs_when_a_loss_is_known(features, learn));
     }
 }
