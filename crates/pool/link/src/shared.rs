@@ -63,6 +63,7 @@ impl RingOut {
         while !bytes.is_empty() {
             let step = bytes.len().min(STEP_BYTES);
             if self.ring.room(step)? < step {
+                joint.check()?;
                 self.tell(joint)?;
                 let mut room = Room { ring: &mut self.ring, joint, step };
                 if !self

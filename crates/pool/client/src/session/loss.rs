@@ -75,9 +75,12 @@ impl Session {
     /// or any wait, fail. At that moment the receiving thread may be in the middle of a read's
     /// bytes, and another thread in the middle of those of a write that was held back. Both copies
     /// stop at the next piece because the link is closed, so the wait takes as long as one piece.
+    /// The thread that set [`Open::lost`] may not have closed it yet, so this does, too: a write
+    /// that begins after the wait must take no byte.
     pub(super) fn await_copies(&self) {
         // In a forked child the threads that copy do not exist, and their locks are never released.
         if !matches!(self.sender.check(), Err(LinkError::Forked)) {
+            self.sender.close();
             drop(self.landing.lock());
             drop(self.departing.lock());
         }

@@ -194,3 +194,15 @@ fn a_read_of_a_lost_session_ends_when_nothing_is_written_any_more() {
             .for_each(|learn| memory_is_the_programs_when_a_loss_is_known(features, learn));
     }
 }
+
+#[test]
+fn a_write_that_begins_after_the_wait_for_copies_takes_nothing() {
+    for features in [feature::SHARED_RINGS, 0] {
+        let (session, _worker) = session_over(features, 0);
+        // Another thread that loses the session has come this far, and has not closed the link.
+        session.open.lock().lost = Some("a loss of the test".into());
+        session.await_copies();
+        let sent = session.send_held(|_| panic!("the bytes are taken"));
+        assert!(matches!(sent, Err(Error::Lost { .. })));
+    }
+}
