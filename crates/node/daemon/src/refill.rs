@@ -10,8 +10,11 @@ use std::time::{Duration, Instant};
 
 use penstock_wire::limits::SESSIONS_PER_DAEMON_MAX;
 
-/// Fewest workers that are kept ready. Without one, a client waits some 100 ms for a start.
+/// Fewest workers that a daemon keeps ready. Without one, a client waits some 100 ms for a start.
 pub(crate) const SPARES_MIN: usize = 2;
+
+/// The same for a daemon inside another program. Most such programs have one session.
+pub(crate) const SPARES_MIN_INSIDE: usize = 1;
 
 /// Most workers that are kept ready, per core. Each is a process of some 60 MB. More would not
 /// help: a larger burst of clients keeps the cores busy for longer than their workers' starts take.
@@ -29,8 +32,8 @@ const RETRY_MIN: Duration = Duration::from_millis(100);
 /// ... which doubles with each further failure, up to this.
 const RETRY_MAX: Duration = Duration::from_secs(10);
 
-/// Delay before a spare is replaced, if another one is left, so that loading drivers does not slow
-/// down the client that took the spare.
+/// Delay before the last spare that was taken is replaced, so that loading drivers does not slow
+/// down the client that took it.
 const REPLACE_AFTER: Duration = Duration::from_millis(500);
 
 /// Number of failed starts in a row (both first spares, and one more) after which clients are
@@ -53,6 +56,7 @@ pub(crate) struct Census {
 #[derive(Debug)]
 pub(crate) struct Refill {
     cores: usize,
+    spares_min: usize,
     began: Instant,
     /// Clients that came in each of the last seconds: the second, and their number.
     came: [(u64, usize); DEMAND_SECONDS],
@@ -64,11 +68,13 @@ pub(crate) struct Refill {
 }
 
 impl Refill {
-    /// Makes the state of a daemon that may use `cores` cores.
-    pub(crate) fn new(cores: usize, now: Instant) -> Self {
+    /// Makes the state of a daemon that may use `cores` cores, and keeps at least `spares_min`
+    /// workers ready.
+    pub(crate) fn new(cores: usize, spares_min: usize, now: Instant) -> Self {
         let came = [(0, 0); DEMAND_SECONDS];
         Self {
             cores: cores.max(1),
+            spares_min,
             began: now,
             came,
             failures: 0,
@@ -124,15 +130,17 @@ impl Refill {
         if self.retry_at.is_some_and(|at| now < at) {
             return 0;
         }
-        let spares =
-            if self.replace_at.is_some_and(|at| now < at) { 1 } else { self.spares_wanted(now) };
+        let spares = match self.replace_at {
+            Some(at) if now < at => self.spares_min - 1,
+            _ => self.spares_wanted(now),
+        };
         // Clients beyond the limit of sessions wait for the end of a session, not for a start.
         let servable = census.waiting.min(SESSIONS_PER_DAEMON_MAX.saturating_sub(census.serving));
         let wanted = (spares + servable).saturating_sub(census.spares + census.starting);
         // While starts fail, one worker at a time tries the driver.
         let at_once = if self.failures > 0 { 1 } else { STARTS_PER_CORE_MAX * self.cores };
         let workers = census.serving + census.spares + census.starting;
-        let room = (SESSIONS_PER_DAEMON_MAX + SPARES_MIN).saturating_sub(workers);
+        let room = (SESSIONS_PER_DAEMON_MAX + self.spares_min).saturating_sub(workers);
         wanted.min(at_once.saturating_sub(census.starting)).min(room)
     }
 
@@ -147,7 +155,7 @@ impl Refill {
     /// Returns when the answers can change even if nothing happens.
     pub(crate) fn next_look(&self, census: Census, now: Instant) -> Option<Instant> {
         // The demand is counted in whole seconds.
-        let demand = (census.spares > SPARES_MIN).then(|| now + Duration::from_secs(1));
+        let demand = (census.spares > self.spares_min).then(|| now + Duration::from_secs(1));
         let pauses = self.retry_at.into_iter().chain(self.replace_at).filter(|at| *at > now);
         pauses.chain(demand).min()
     }
@@ -156,8 +164,8 @@ impl Refill {
         let oldest = (self.second(now) + 1).saturating_sub(DEMAND_SECONDS as u64);
         let demand =
             self.came.iter().filter(|(second, _)| *second >= oldest).map(|(_, count)| *count);
-        let most = (SPARES_PER_CORE_MAX * self.cores).max(SPARES_MIN);
-        demand.max().unwrap_or(0).clamp(SPARES_MIN, most)
+        let most = (SPARES_PER_CORE_MAX * self.cores).max(self.spares_min);
+        demand.max().unwrap_or(0).clamp(self.spares_min, most)
     }
 
     fn second(&self, now: Instant) -> u64 {
@@ -174,7 +182,7 @@ mod tests {
 
     fn of_two_cores() -> (Refill, Instant) {
         let now = Instant::now();
-        (Refill::new(2, now), now)
+        (Refill::new(2, SPARES_MIN, now), now)
     }
 
     #[test]
@@ -200,7 +208,7 @@ mod tests {
     fn starts_are_limited_to_the_cores() {
         for cores in [1, 2, 64] {
             let now = Instant::now();
-            let refill = Refill::new(cores, now);
+            let refill = Refill::new(cores, SPARES_MIN, now);
             let burst = Census { waiting: 200, ..Census::default() };
             assert_eq!(refill.starts(burst, now), cores);
             assert_eq!(refill.starts(Census { starting: cores, ..burst }, now), 0);
@@ -228,6 +236,21 @@ mod tests {
         // Replacement is not delayed when no spare is left or another client waits.
         assert_eq!(refill.starts(Census { spares: 0, ..left }, now), 1);
         assert_eq!(refill.starts(Census { spares: 0, waiting: 5, ..left }, now), 2);
+    }
+
+    #[test]
+    fn a_daemon_inside_a_program_starts_one_worker_at_first() {
+        let now = Instant::now();
+        let mut refill = Refill::new(2, SPARES_MIN_INSIDE, now);
+        assert_eq!(refill.starts(Census::default(), now), 1);
+        refill.client_came(now);
+        refill.spare_taken(now);
+        let left = Census { serving: 1, ..Census::default() };
+        assert_eq!(refill.starts(left, now), 0);
+        // A second client does not wait for the pause.
+        assert_eq!(refill.starts(Census { waiting: 1, ..left }, now), 1);
+        assert_eq!(refill.next_look(left, now), Some(now + REPLACE_AFTER));
+        assert_eq!(refill.starts(left, now + REPLACE_AFTER), 1);
     }
 
     #[test]

@@ -37,7 +37,7 @@ use crate::line::Line;
 use crate::message::{Control, Found, ToDaemon, ToWorker};
 use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
-use crate::refill::{Census, Refill};
+use crate::refill::{Census, Refill, SPARES_MIN, SPARES_MIN_INSIDE};
 use crate::sharing::{Sharing, means_here};
 use crate::usage::Used;
 pub(crate) use dying::Ended;
@@ -193,6 +193,8 @@ impl Workers {
         limits: Limits,
         groups: Result<Arc<Groups>, NoGroups>,
     ) -> Self {
+        let is_inside = matches!(groups, Err(NoGroups::NotAsked));
+        let spares_min = if is_inside { SPARES_MIN_INSIDE } else { SPARES_MIN };
         let has_shares = groups.as_ref().is_ok_and(|groups| groups.shares_processors());
         let means = if has_shares { Means::Priority } else { means_here() };
         Self {
@@ -203,7 +205,7 @@ impl Workers {
             tickets: FxHashMap::default(),
             line: Line::default(),
             served: 0,
-            refill: Refill::new(cores(), Instant::now()),
+            refill: Refill::new(cores(), spares_min, Instant::now()),
             problem: None,
             devices: Vec::new(),
             description: None,
