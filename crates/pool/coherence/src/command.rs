@@ -78,7 +78,8 @@ pub enum Verdict {
         /// Commands whose ends the command waits for.
         until_ended: Vec<CommandId>,
     },
-    /// Content that the command needs was lost with a node.
+    /// No place has content that the command needs: it was lost with a node, or did not come from
+    /// it.
     ContentLost,
 }
 

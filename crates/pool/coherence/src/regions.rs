@@ -196,16 +196,6 @@ impl Allocation {
         copies.flat_map(|copy| copy.users(is_live)).collect()
     }
 
-    /// Returns the transfers that decide whether content that a use needs is undone.
-    pub(crate) fn before_undone(
-        &self,
-        it: &Use,
-        is_live: &dyn Fn(CommandId) -> bool,
-        rules: Rules,
-    ) -> Vec<CommandId> {
-        self.needed(it, rules).flat_map(Segment::undecided).filter(|id| is_live(*id)).collect()
-    }
-
     /// Makes the bytes of `it` usable at `place`: adds to `plan` the transfers and what the command
     /// must wait for. No thread is sending commands on the allocation, and [`Allocation::is_lost`]
     /// has returned `false`.

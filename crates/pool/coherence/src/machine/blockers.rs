@@ -41,11 +41,11 @@ impl Machine {
                 let crowd = allocation.crowd(it, arrivals_max, &is_live, self.rules);
                 hazards.extend(crowd.map(|id| (id, Until::Ended)));
                 let it = in_doubt(it, kept.is_in_doubt);
-                let users =
-                    allocation.before_initial(&it, kept.place, &is_live, (self.rules, &self.lost));
+                let state = (self.rules, &self.lost);
+                let users = allocation.before_initial(&it, kept.place, &is_live, state);
                 hazards.extend(users.into_iter().map(|id| (id, Until::Ended)));
-                let arrivals = allocation.before_undone(&it, &is_live, self.rules);
-                hazards.extend(arrivals.into_iter().map(|id| (id, Until::Ended)));
+                let deciding = allocation.before_undone(&it, kept.place, &is_live, state);
+                hazards.extend(deciding.into_iter().map(|id| (id, Until::Ended)));
             }
         }
         // One check is enough: commands that were sent since then are not ordered before this one.

@@ -5,9 +5,11 @@
 //! other places may have it. So a segment keeps its earlier states until the machine hears how its
 //! writers have ended.
 
-use super::{Copy, DOUBTED, INITIAL, STALE, Segment, UNDEFINED};
-use crate::command::Access;
-use crate::names::{CommandId, Place};
+use rustc_hash::FxHashSet;
+
+use super::{Allocation, Copy, DOUBTED, INITIAL, Need, STALE, Segment, UNDEFINED};
+use crate::command::{Access, Use};
+use crate::names::{CommandId, NodeId, Place};
 use crate::rules::{Rule, Rules};
 
 /// Number of writes over which a segment can return. A program that enqueues more of them before it
@@ -35,6 +37,25 @@ pub(super) struct Replaced {
     pub(super) is_here: bool,
     /// The transfers that were still to bring that version to the place.
     pub(super) arrivals: Vec<CommandId>,
+}
+
+impl Allocation {
+    /// Returns the transfers and commands that decide whether content that a use needs is undone. A
+    /// command decides only about content that no place has.
+    pub(crate) fn before_undone(
+        &self,
+        it: &Use,
+        place: Place,
+        is_live: &dyn Fn(CommandId) -> bool,
+        (rules, lost): (Rules, &FxHashSet<NodeId>),
+    ) -> Vec<CommandId> {
+        let is_lost = |segment: &Segment| self.need(segment, place, rules, lost) == Need::Lost;
+        let deciding = self.needed(it, rules).flat_map(|segment| {
+            let writers = segment.unheard().filter(move |_| is_lost(segment));
+            segment.undecided().chain(writers)
+        });
+        deciding.filter(|id| is_live(*id)).collect()
+    }
 }
 
 impl Segment {
@@ -108,12 +129,18 @@ impl Segment {
 
     /// Returns the transfers on their way to copies with content from before failed writers. When
     /// they have ended, it is known whether the segment returns to that content.
-    pub(super) fn undecided(&self) -> impl Iterator<Item = CommandId> {
+    fn undecided(&self) -> impl Iterator<Item = CommandId> {
         let failed = self.undos.get(self.first_failed()..).unwrap_or_default();
         let old = failed
             .iter()
             .flat_map(|undo| self.copies.iter().filter(|copy| copy.version == undo.version));
         old.flat_map(|copy| copy.arrivals.iter().copied())
+    }
+
+    /// Returns the writers whose ends the machine has not heard. If the content did not reach one
+    /// of them, that writer fails, and the segment may return to content that another place has.
+    fn unheard(&self) -> impl Iterator<Item = CommandId> {
+        self.undos.iter().filter(|undo| !undo.has_failed).map(|undo| undo.command)
     }
 
     /// Notes that a command has failed at `place`, perhaps because its content has not arrived: a

@@ -211,6 +211,40 @@ fn a_use_waits_until_it_is_known_whether_the_old_content_arrives() {
     }
 }
 
+/// The machine hears that content did not reach a writer before it hears that the writer failed.
+#[test]
+fn a_use_waits_for_the_writer_that_the_content_did_not_reach() {
+    for (writes, place) in [([2].as_slice(), 0), (&[2], 1), (&[2, 3], 0)] {
+        let mut test = written(Machine::default());
+        let fetch = only_fetch(&test.send(2, 1, Access::Write));
+        // The copy at place 1 still counts, because the transfer may arrive.
+        writes.iter().skip(1).for_each(|id| _ = test.send(*id, 1, Access::Write));
+        test.end_transfer(&fetch, false);
+        for id in writes {
+            let verdict = test.submit(10 * id, place, &[], Access::Read);
+            assert!(matches!(verdict, Verdict::Hold { .. }), "{verdict:?}");
+        }
+        assert_eq!(test.next_action(), None);
+        writes.iter().for_each(|id| test.end(*id, false));
+        let action = test.next_action();
+        let Some(Action::Send(CommandId(20), plan)) = action else { panic!("{action:?}") };
+        let sources: Vec<_> = plan.fetches.iter().map(|fetch| fetch.source).collect();
+        assert_eq!(sources, if place == 0 { Vec::new() } else { vec![Source::Place(0)] });
+    }
+}
+
+/// No place has the old content any more, so the end of the writer decides nothing.
+#[test]
+fn content_that_was_replaced_and_did_not_arrive_is_lost_at_once() {
+    let mut test = written(Machine::default());
+    let fetch = only_fetch(&test.send(2, 1, Access::Write));
+    // This reader is early: the host has not heard of the failure.
+    let replacing = only_fetch(&test.send(3, 0, Access::Read));
+    test.end_transfer(&fetch, false);
+    test.end_transfer(&replacing, false);
+    assert_eq!(test.submit(4, 0, &[], Access::Read), Verdict::ContentLost);
+}
+
 #[test]
 fn the_copy_of_a_lost_node_is_not_gone_back_to() {
     let mut test = written(Machine::default());
