@@ -7,7 +7,7 @@ use penstock_client::{HostShape, Target};
 use penstock_process::Lock;
 use penstock_wire::{FrameError, Payload, Status};
 
-use crate::plan::Plan;
+use crate::plan::{Fault, Plan};
 use crate::program::{Call, FAILS_WITH, Seen};
 
 /// A finding says so much of a command; the words of a write are many.
@@ -92,6 +92,21 @@ impl Act {
     fn used(&self) -> Vec<usize> {
         self.read().into_iter().chain(self.written()).collect()
     }
+
+    /// Returns the buffers that count as written: for a kernel, those of all its arguments.
+    fn counts_as_written(&self) -> Vec<usize> {
+        let is_launch = match self {
+            Self::Add { .. } | Self::Scale { .. } => true,
+            Self::Copy { shift, count, .. } => Self::is_copied_by_kernel(*shift, *count),
+            _ => false,
+        };
+        if is_launch { self.used() } else { self.written().into_iter().collect() }
+    }
+
+    /// Returns whether a kernel does this copy. Otherwise a command of the queue does it.
+    pub fn is_copied_by_kernel(shift: usize, count: usize) -> bool {
+        shift == 0 && !count.is_multiple_of(2)
+    }
 }
 
 /// The program's memory that a read writes.
@@ -127,6 +142,8 @@ pub struct Step {
     pub is_behind_all: bool,
     /// Whether an event of the program in its wait list fails.
     pub awaits_failure: bool,
+    /// Whether the call that enqueued it returned an event. Otherwise that call has failed.
+    pub has_event: bool,
     /// How it ended.
     pub status: Option<Status>,
 }
@@ -247,8 +264,12 @@ fn check_steps(
         let users: Vec<_> = used.iter().map(|it| &nodes_of[*it]).collect();
         let awaited: Vec<_> = step.waits.iter().map(|wait| steps[*wait].node).collect();
         if status.is_error() {
+            // The client may have held the command back until it had sent later ones.
+            let earlier = if step.has_event { steps } else { &steps[..number] };
+            let is_lost = status == Status::NODE_LOST
+                && used.iter().any(|it| lost_buffers(plan, earlier).contains(it));
             let is_excused = plan.fault.excuses(step.node, &users, &awaited)
-                && plan.fault.gives().contains(&status);
+                && (plan.fault.gives().contains(&status) || is_lost);
             let fails = matches!(step.act, Act::Fail { .. }) && status == FAILS_WITH;
             if !(is_excused || waits_for_failed || fails) {
                 wrong(format!("failed with {status}"));
@@ -265,6 +286,21 @@ fn check_steps(
         }
     }
     problems
+}
+
+/// Returns the buffers whose content no node may have any more, because the device of a node has no
+/// memory for it. The memory model says: "If an early command runs at the place of the old content,
+/// the old content may be lost, and later readers fail." So a command that counts as a writer has
+/// failed on that node, and an early command has failed on another one. The early command is not
+/// itself such a reader: the status of its transfer says why it has failed.
+fn lost_buffers(plan: &Plan, steps: &[Step]) -> BTreeSet<usize> {
+    let Fault::Starved { node, .. } = plan.fault else { return BTreeSet::new() };
+    let failed = steps.iter().filter(|step| step.status.is_some_and(Status::is_error));
+    let (there, elsewhere): (Vec<_>, Vec<_>) = failed.partition(|step| step.node == node);
+    let early = elsewhere.iter().filter(|step| step.status != Some(Status::NODE_LOST));
+    let early: BTreeSet<_> = early.flat_map(|step| step.act.used()).collect();
+    let refused = there.iter().flat_map(|step| step.act.counts_as_written());
+    refused.filter(|buffer| early.contains(buffer)).collect()
 }
 
 /// Does to the content what a command does. Fails if a read has other words.
@@ -323,5 +359,48 @@ fn put(words: Option<Vec<u32>>, to: &mut Option<Vec<u32>>) {
         (Some(words), Some(to)) => to[..words.len()].copy_from_slice(&words),
         (None, to) => *to = None,
         (Some(_), None) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STARVED: usize = 1;
+
+    fn failed(node: usize, act: Act) -> Step {
+        Step {
+            act,
+            node,
+            lane: node,
+            waits: Vec::new(),
+            behind: Vec::new(),
+            is_behind_all: false,
+            awaits_failure: false,
+            has_event: true,
+            status: Some(Status::WAIT_LIST_FAILED),
+        }
+    }
+
+    /// Returns the buffers that may be lost after these commands, with a starved node and without.
+    fn lost(steps: &[Step]) -> Vec<usize> {
+        let plan = Plan { fault: Fault::Nothing, ..Plan::of(0) };
+        assert_eq!(lost_buffers(&plan, steps), BTreeSet::new());
+        let plan = Plan { fault: Fault::Starved { node: STARVED, buffers: 0 }, ..plan };
+        lost_buffers(&plan, steps).into_iter().collect()
+    }
+
+    #[test]
+    fn content_is_lost_only_behind_a_failed_writer_and_a_failed_user_elsewhere() {
+        let add = || failed(STARVED, Act::Add { left: 0, right: 1, to: 2, count: 1 });
+        let scale = |node| failed(node, Act::Scale { buffer: 0, factor: 3, count: 1 });
+        let copy = |count| failed(STARVED, Act::Copy { from: 0, shift: 0, to: 2, count });
+        assert_eq!(lost(&[add(), scale(0)]), [0], "arguments of kernels count as written");
+        assert_eq!(lost(&[copy(1), scale(0)]), [0]);
+        assert_eq!(lost(&[copy(2), scale(0)]), [0; 0], "a copy by the queue reads its source");
+        assert_eq!(lost(&[add(), scale(STARVED)]), [0; 0], "all users are at the starved node");
+        let ended = |status| Step { status: Some(status), ..scale(0) };
+        assert_eq!(lost(&[add(), ended(Status::OK)]), [0; 0], "the user has not failed");
+        assert_eq!(lost(&[add(), ended(Status::NODE_LOST)]), [0; 0], "the user is a later reader");
     }
 }

@@ -248,9 +248,19 @@ impl Running {
             self.note_uses(&act, number, conflicts);
         }
         self.events.push(event);
-        let is_behind_all = is_behind_all && self.events[number].is_some();
-        let step = Step { act, node, lane, waits, behind, is_behind_all, awaits_failure, status };
-        self.steps.push(step);
+        let has_event = self.events[number].is_some();
+        let is_behind_all = is_behind_all && has_event;
+        self.steps.push(Step {
+            act,
+            node,
+            lane,
+            waits,
+            behind,
+            is_behind_all,
+            awaits_failure,
+            has_event,
+            status,
+        });
         self.look_now_and_then(number, lane);
     }
 
@@ -531,12 +541,12 @@ impl Running {
                 let range = range(at - start, *size);
                 queue.fill(&part, &value.to_ne_bytes(), range, waits, Want::Event)
             }
-            Act::Copy { from, shift, to, count } if *shift > 0 || count % 2 == 0 => {
+            Act::Copy { from, shift, to, count } if Act::is_copied_by_kernel(*shift, *count) => {
+                launch("copy", *count, vec![buffer(*from), buffer(*to)])
+            }
+            Act::Copy { from, shift, to, count } => {
                 let (from, to) = ((memory(*from), 4 * *shift as u64), (memory(*to), 0));
                 queue.copy(from, to, 4 * *count as u64, waits, Want::Event)
-            }
-            Act::Copy { from, to, count, .. } => {
-                launch("copy", *count, vec![buffer(*from), buffer(*to)])
             }
             Act::Add { left, right, to, count } => {
                 launch("add", *count, vec![buffer(*left), buffer(*right), buffer(*to)])
