@@ -108,6 +108,39 @@ fn kernels_compute_fail_and_run_for_ever_as_they_are_told() {
     assert_eq!(client.status(event), 0);
 }
 
+/// The client sends a change of an argument once, so later launches come without it.
+#[test]
+fn a_kernel_is_not_launched_with_an_earlier_value_of_an_argument_that_could_not_be_set() {
+    let daemon = Daemon::start("null-unset", &[]);
+    let (mut client, _) = daemon.client();
+    let context = client.context();
+    let queue = client.queue(context, 0);
+    let mem = client.buffer(context, 4);
+    client.write(queue, mem, 0, &7_u32.to_le_bytes());
+    let scale = client.kernel(context, "penstock null scale", "scale");
+    let factor = 3_u32.to_le_bytes();
+    let good = args(&[Arg::Mem(mem), Arg::Bytes(&factor)]);
+    client.launch(queue, scale, Id::NONE, 1, &[], &good);
+    let starve = client.kernel(context, "penstock null starve", "starve");
+    client.launch(queue, starve, Id::NONE, 1, &[], &args(&[Arg::Bytes(&0_u32.to_le_bytes())]));
+    assert_eq!(client.finish(queue), Status::OK);
+    let lacking = client.buffer(context, 4);
+    let changes: [&[u8]; 3] = [&args(&[Arg::Mem(lacking)]), &[], &[]];
+    for change in changes {
+        let event = client.id();
+        client.launch(queue, scale, event, 1, &[], change);
+        assert_eq!(client.status(event), Status::MEM_OBJECT_ALLOCATION_FAILURE.0);
+    }
+    let copy = client.id();
+    client.send(to_worker::CloneKernel { kernel: copy, source: scale }, &[], &[]);
+    let event = client.id();
+    client.launch(queue, copy, event, 1, &[], &[]);
+    assert_eq!(client.status(event), Status::MEM_OBJECT_ALLOCATION_FAILURE.0);
+    assert_eq!(client.read(queue, mem, 4), 21_u32.to_le_bytes());
+    client.launch(queue, scale, Id::NONE, 1, &[], &args(&[Arg::Mem(mem)]));
+    assert_eq!(client.read(queue, mem, 4), 63_u32.to_le_bytes());
+}
+
 #[test]
 fn a_context_makes_no_more_buffers_and_is_lost_as_it_is_told() {
     let daemon = Daemon::start("null-lost", &[]);

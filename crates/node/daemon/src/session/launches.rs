@@ -96,11 +96,39 @@ pub(crate) struct Kernel {
     pub(crate) device: device::Kernel,
     /// Used only where drivers compile kernels at launches.
     pub(crate) ways: Ways,
+    pub(crate) unset: Unset,
 }
 
 impl From<device::Kernel> for Kernel {
     fn from(device: device::Kernel) -> Self {
-        Self { device, ways: Ways::default() }
+        Self { device, ways: Ways::default(), unset: Unset::default() }
+    }
+}
+
+/// The arguments of a kernel that could not be set, and why. The driver has their earlier values,
+/// so the kernel must not be launched. An argument could not be set, for example, because the
+/// device has no memory for its buffer.
+#[derive(Clone, Default)]
+pub(crate) struct Unset(Vec<(u32, Status)>);
+
+impl Unset {
+    /// Notes that these arguments were set, and that some of them have failed.
+    pub(crate) fn note(&mut self, set: impl Iterator<Item = u32>, failed: Vec<(u32, Status)>) {
+        if !self.0.is_empty() {
+            set.for_each(|index| self.0.retain(|(known, _)| *known != index));
+        }
+        for (index, why) in failed {
+            // A hostile client may name an argument again and again. The wire's `ARG_INDEX_MAX`
+            // limits the number of different ones.
+            if self.0.iter().all(|(known, _)| *known != index) {
+                self.0.push((index, why));
+            }
+        }
+    }
+
+    /// Returns why the first of these arguments could not be set.
+    pub(crate) fn check(&self) -> Result<(), Status> {
+        self.0.first().map_or(Ok(()), |(_, why)| Err(*why))
     }
 }
 
@@ -287,6 +315,22 @@ mod tests {
         fn status(&self) -> Status {
             *self
         }
+    }
+
+    #[test]
+    fn an_argument_that_could_not_be_set_is_missing_until_it_is_set() {
+        let (first, second) = (Status::MEM_OBJECT_ALLOCATION_FAILURE, Status::INVALID_ARG_SIZE);
+        let mut unset = Unset::default();
+        unset.note([0, 1, 2].into_iter(), vec![(1, first), (2, second), (2, first)]);
+        assert_eq!(unset.0, [(1, first), (2, second)]);
+        // A launch without changes, and one that sets another argument.
+        unset.note(std::iter::empty(), Vec::new());
+        unset.note([0].into_iter(), Vec::new());
+        assert_eq!(unset.check(), Err(first));
+        unset.note([1].into_iter(), Vec::new());
+        assert_eq!(unset.check(), Err(second));
+        unset.note([2].into_iter(), Vec::new());
+        assert_eq!(unset.check(), Ok(()));
     }
 
     #[test]

@@ -15,18 +15,20 @@ use crate::session::{Objects, Session};
 
 impl Objects {
     /// Sets the arguments that came with a call. Continues after a failure, because the client
-    /// sends each change once; returns the first failure.
+    /// sends each change once. Fails if any argument, of this call or an earlier one, could not be
+    /// set.
     fn set_args(
-        &self,
-        kernel: &device::Kernel,
+        &mut self,
+        id: Id<kind::Kernel>,
         queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
         args: &Args,
     ) -> Result<(), Status> {
-        let mut all = Ok(());
-        for (index, arg) in args.iter() {
-            all = all.and(self.set_arg(kernel, queues, index, arg));
-        }
-        all
+        let kernel = &self.kernels.get(id)?.device;
+        let set = |(index, arg)| Some((index, self.set_arg(kernel, queues, index, arg).err()?));
+        let failed = args.iter().filter_map(set).collect();
+        let kernel = self.kernels.get_mut(id)?;
+        kernel.unset.note(args.iter().map(|(index, _)| index), failed);
+        kernel.unset.check()
     }
 
     fn set_arg(
@@ -96,9 +98,7 @@ impl Serve<to_worker::LaunchKernel> for Session {
         let args = Args::take(with.payload)?;
         let queues = args.queues(&self.queues);
         // The arguments stay even if this launch fails: the client sends each change once.
-        let set = self.objects.kernels.get(call.kernel).and_then(|kernel| {
-            self.objects.set_args(&kernel.device, &|id| find(&queues, id), &args)
-        });
+        let set = self.objects.set_args(call.kernel, &|id| find(&queues, id), &args);
         self.objects.views.bind(call.kernel, args.iter());
         // Stays false also if the command's queue or wait list is at fault.
         let mut is_launched = false;
@@ -155,7 +155,9 @@ impl Serve<to_worker::CreateKernel> for Session {
 impl Serve<to_worker::CloneKernel> for Session {
     fn serve(&mut self, call: &to_worker::CloneKernel, _: Attached<'_>) -> Served {
         self.objects.kernels.create(call.kernel, |kernels| {
-            kernels.get(call.source)?.device.duplicate().map(Kernel::from)
+            let source = kernels.get(call.source)?;
+            let copy = Kernel::from(source.device.duplicate()?);
+            Ok(Kernel { unset: source.unset.clone(), ..copy })
         })?;
         if self.objects.kernels.get(call.kernel).is_ok() {
             self.objects.views.bind_as(call.kernel, call.source);
@@ -204,11 +206,11 @@ impl Serve<to_worker::SuggestedLocalSize> for Session {
     fn serve(&mut self, call: &to_worker::SuggestedLocalSize, with: Attached<'_>) -> Served {
         let args = Args::take(with.payload)?;
         let queues = args.queues(&self.queues);
-        let ask = || {
-            let kernel = self.objects.kernels.get(call.kernel)?;
+        let mut ask = || {
+            self.objects.set_args(call.kernel, &|id| find(&queues, id), &args)?;
             let queue = self.queues.get(call.queue)?;
-            self.objects.set_args(&kernel.device, &|id| find(&queues, id), &args)?;
             let space = IndexSpace { local: None, ..IndexSpace::from(call.space) };
+            let kernel = self.objects.kernels.get(call.kernel)?;
             kernel.device.suggested_local_size(&queue.device, &space)
         };
         let answer = ask();
@@ -251,8 +253,9 @@ impl Session {
     ) -> Result<(), FrameError> {
         let args = Args::take(payload)?;
         let queues = args.queues(&self.queues);
-        let answer = self.objects.kernels.get(kernel).and_then(|kernel| {
-            self.objects.set_args(&kernel.device, &|id| find(&queues, id), &args)?;
+        let set = self.objects.set_args(kernel, &|id| find(&queues, id), &args);
+        let answer = set.and_then(|()| {
+            let kernel = self.objects.kernels.get(kernel)?;
             ask(&self.objects, &kernel.device)
         });
         self.objects.views.bind(kernel, args.iter());
