@@ -105,30 +105,48 @@ impl From<device::Kernel> for Kernel {
     }
 }
 
+/// Most arguments of a kernel that are remembered because they could not be set. Honest kernels
+/// have some tens of arguments. A hostile client may name thousands, and clone the kernel.
+const UNSET_MAX: usize = 64;
+
 /// The arguments of a kernel that could not be set, and why. The driver has their earlier values,
 /// so the kernel must not be launched. An argument could not be set, for example, because the
 /// device has no memory for its buffer.
 #[derive(Clone, Default)]
-pub(crate) struct Unset(Vec<(u32, Status)>);
+pub(crate) struct Unset {
+    known: Vec<(u32, Status)>,
+    /// Why one could not be set that found no room. The kernel is not launched any more.
+    beyond: Option<Status>,
+}
 
 impl Unset {
-    /// Notes that these arguments were set, and that some of them have failed.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.beyond.is_none()
+    }
+
+    /// Notes that these arguments were set, and that some of them have failed. Those that the
+    /// kernel does not have are not missing.
     pub(crate) fn note(&mut self, set: impl Iterator<Item = u32>, failed: Vec<(u32, Status)>) {
-        if !self.0.is_empty() {
-            set.for_each(|index| self.0.retain(|(known, _)| *known != index));
+        if !self.known.is_empty() {
+            set.for_each(|index| self.known.retain(|(known, _)| *known != index));
         }
         for (index, why) in failed {
-            // A hostile client may name an argument again and again. The wire's `ARG_INDEX_MAX`
-            // limits the number of different ones.
-            if self.0.iter().all(|(known, _)| *known != index) {
-                self.0.push((index, why));
+            let is_known = self.known.iter().any(|(known, _)| *known == index);
+            if is_known || why == Status::INVALID_ARG_INDEX {
+                continue;
+            }
+            if self.known.len() < UNSET_MAX {
+                self.known.push((index, why));
+            } else {
+                self.beyond = Some(why);
             }
         }
     }
 
     /// Returns why the first of these arguments could not be set.
     pub(crate) fn check(&self) -> Result<(), Status> {
-        self.0.first().map_or(Ok(()), |(_, why)| Err(*why))
+        let first = self.known.first().map(|(_, why)| *why).or(self.beyond);
+        first.map_or(Ok(()), Err)
     }
 }
 
@@ -322,7 +340,9 @@ mod tests {
         let (first, second) = (Status::MEM_OBJECT_ALLOCATION_FAILURE, Status::INVALID_ARG_SIZE);
         let mut unset = Unset::default();
         unset.note([0, 1, 2].into_iter(), vec![(1, first), (2, second), (2, first)]);
-        assert_eq!(unset.0, [(1, first), (2, second)]);
+        assert_eq!(unset.known, [(1, first), (2, second)]);
+        unset.note([77].into_iter(), vec![(77, Status::INVALID_ARG_INDEX)]);
+        assert_eq!(unset.known.len(), 2);
         // A launch without changes, and one that sets another argument.
         unset.note(std::iter::empty(), Vec::new());
         unset.note([0].into_iter(), Vec::new());
@@ -331,6 +351,11 @@ mod tests {
         assert_eq!(unset.check(), Err(second));
         unset.note([2].into_iter(), Vec::new());
         assert_eq!(unset.check(), Ok(()));
+        let all = 0..=u32::try_from(UNSET_MAX).unwrap();
+        unset.note(all.clone(), all.clone().map(|index| (index, first)).collect());
+        assert_eq!(unset.known.len(), UNSET_MAX);
+        unset.note(all, Vec::new());
+        assert_eq!((unset.known.len(), unset.check()), (0, Err(first)));
     }
 
     #[test]

@@ -51,8 +51,9 @@ impl Allocation {
     ) -> Vec<CommandId> {
         let is_lost = |segment: &Segment| self.need(segment, place, rules, lost) == Need::Lost;
         let deciding = self.needed(it, rules).flat_map(|segment| {
-            let writers = segment.unheard().filter(move |_| is_lost(segment));
-            segment.undecided().chain(writers)
+            // If this one fails, the caller asks again, and may have to wait for an older one.
+            let newest = segment.unheard().rev().find(|id| is_live(*id));
+            segment.undecided().chain(newest.filter(|_| is_lost(segment)))
         });
         deciding.filter(|id| is_live(*id)).collect()
     }
@@ -139,7 +140,7 @@ impl Segment {
 
     /// Returns the writers whose ends the machine has not heard. If the content did not reach one
     /// of them, that writer fails, and the segment may return to content that another place has.
-    fn unheard(&self) -> impl Iterator<Item = CommandId> {
+    fn unheard(&self) -> impl DoubleEndedIterator<Item = CommandId> {
         self.undos.iter().filter(|undo| !undo.has_failed).map(|undo| undo.command)
     }
 

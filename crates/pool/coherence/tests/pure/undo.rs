@@ -233,6 +233,19 @@ fn a_use_waits_for_the_writer_that_the_content_did_not_reach() {
     }
 }
 
+#[test]
+fn a_use_that_waits_for_a_writer_learns_that_the_content_is_lost() {
+    let mut test = written(Machine::default());
+    let fetch = only_fetch(&test.send(2, 1, Access::Write));
+    test.end_transfer(&fetch, false);
+    let verdict = test.submit(3, 2, &[], Access::Read);
+    assert_eq!(verdict, Verdict::Hold { until_ended: vec![CommandId(2)] });
+    test.machine.lost(NodeId(0));
+    assert_eq!(test.next_action(), None);
+    test.end(2, false);
+    assert_eq!(test.next_action(), Some(Action::ContentLost(CommandId(3))));
+}
+
 /// No place has the old content any more, so the end of the writer decides nothing.
 #[test]
 fn content_that_was_replaced_and_did_not_arrive_is_lost_at_once() {

@@ -23,12 +23,17 @@ impl Objects {
         queues: &dyn Fn(Id<kind::Queue>) -> Result<device::Queue, Status>,
         args: &Args,
     ) -> Result<(), Status> {
-        let kernel = &self.kernels.get(id)?.device;
-        let set = |(index, arg)| Some((index, self.set_arg(kernel, queues, index, arg).err()?));
-        let failed = args.iter().filter_map(set).collect();
+        let Kernel { device, unset, .. } = self.kernels.get(id)?;
+        let set = |(index, arg)| Some((index, self.set_arg(device, queues, index, arg).err()?));
+        let failed: Vec<_> = args.iter().filter_map(set).collect();
+        if failed.is_empty() && unset.is_empty() {
+            return Ok(());
+        }
         let kernel = self.kernels.get_mut(id)?;
+        let refused = failed.first().map(|(_, why)| *why);
         kernel.unset.note(args.iter().map(|(index, _)| index), failed);
-        kernel.unset.check()
+        kernel.unset.check()?;
+        refused.map_or(Ok(()), Err)
     }
 
     fn set_arg(
