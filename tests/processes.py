@@ -58,6 +58,18 @@ def tree(pid):
     return found
 
 
+def parent_of(pid):
+    fields = fields_of(pid)
+    return int(fields[1]) if fields else None
+
+
+def group(leader):
+    """Returns all living processes of a process group, without its leader."""
+    pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
+    of_group = [pid for pid in pids if pid != leader and fields_of(pid)[2:3] == [str(leader)]]
+    return [pid for pid in of_group if is_alive(pid)]
+
+
 class Roll:
     """Processes that must have ended at a certain time."""
 

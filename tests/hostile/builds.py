@@ -7,11 +7,16 @@ The daemon has small limits here, so that the attacks end soon.
 
 import contextlib
 import os
+import shutil
+import signal
+import tempfile
 import time
+from pathlib import Path
 
 from confinement import DRIVERS, LEVELS, node_at
 from patience import PATIENCE_S, lane, wait_for
-from processes import is_alive, tree
+from processes import group, is_alive, parent_of
+from tally import Skipped
 from wire import Client, mem_arg, numbers, text, varint
 
 BUILD_FAILED, COMPILE_FAILED = -11, -15
@@ -123,12 +128,110 @@ def without_builders(node):
     node.must_live()
 
 
-def with_limits(driver, limits, attack, level="full"):
+@contextlib.contextmanager
+def with_node(driver, limits, level, variables=(), **more):
     seconds, mib = map(str, limits)
     limits = {"PENSTOCK_BUILD_SECONDS": seconds, "PENSTOCK_BUILD_MIB": mib}
-    with node_at(level, driver, is_closed=True, environment=limits) as node:
+    environment = limits | dict(variables)
+    with node_at(level, driver, is_closed=True, environment=environment, **more) as node:
         node.settle()
+        yield node
+
+
+def with_limits(driver, limits, attack, level="full"):
+    with with_node(driver, limits, level) as node:
         attack(node)
+
+
+def fork_server_of(worker):
+    """Returns the process of which the worker's foreman is a copy."""
+    processes = group(worker)
+    above = {parent_of(process) for process in processes} - {*processes, worker}
+    assert len(above) == 1, f"the builders {processes} of {worker} come from {above}"
+    return above.pop()
+
+
+def has_drivers(process):
+    """PoCL's devices have threads, and a fork server without drivers has one thread."""
+    return len(os.listdir(f"/proc/{process}/task")) > 1
+
+
+@contextlib.contextmanager
+def only_pocl():
+    """Gives a folder whose subfolder `vendors` lists PoCL alone."""
+    own = Path(os.environ.get("OCL_ICD_VENDORS", "/etc/OpenCL/vendors"))
+    entries = [entry for entry in own.glob("*.icd") if "pocl" in entry.read_text()]
+    if not entries:
+        raise Skipped(f"{own} does not list PoCL")
+    with tempfile.TemporaryDirectory(prefix="penstock-vendors.") as folder:
+        (Path(folder) / "vendors").mkdir()
+        for entry in entries:
+            shutil.copy(entry, Path(folder) / "vendors")
+        yield Path(folder)
+
+
+@contextlib.contextmanager
+def with_pocl(vendors, **more):
+    """Starts a node whose drivers are those that this folder lists."""
+    variables = {"OCL_ICD_VENDORS": str(vendors), "OPENCL_VENDOR_PATH": str(vendors)}
+    with with_node("pocl", LONG, "full", variables=variables, **more) as node:
+        yield node
+
+
+def builds_new(node, number):
+    """A new session that builds a program which no other session has built."""
+    client = Client(node).works()
+    status, report = build(client, f"kernel void k(global int *a) {{ a[0] = {number}; }}")
+    assert status == 0, f"{report}: {node.said()}"
+    return client
+
+
+def a_fork_server_that_is_killed(_):
+    """All foremen and builders end with it. Sessions with and without a builder get others, which
+    are copies of a process that loads no drivers."""
+    with only_pocl() as folder, with_pocl(folder / "vendors") as node:
+        clients = [builds_new(node, 0)]
+        server = fork_server_of(clients[0].worker)
+        assert not has_drivers(server), "drivers were loaded for one session"
+        clients.append(builds_new(node, 1))
+        assert fork_server_of(clients[1].worker) == server and has_drivers(server)
+        without = Client(node)
+        os.kill(server, signal.SIGKILL)
+        left = lambda: [process for client in clients for process in group(client.worker)]
+        wait_for(lambda: not left(), lambda: f"{left()} live on")
+        for number, client in enumerate([*clients, without, Client(node)], 2):
+            client.works()
+            source = f"kernel void k(global int *a) {{ a[0] = {number}; }}"
+            assert build(client, source)[0] == 0
+            assert not has_drivers(fork_server_of(client.worker))
+            client.works()
+
+
+def a_foreman_that_is_killed(_):
+    """Its builders end with it. The session gets another one, which ends with the session."""
+    with with_node("pocl", LONG, "full") as node:
+        client = builds_new(node, 0)
+        server = fork_server_of(client.worker)
+        foremen = lambda: [it for it in group(client.worker) if parent_of(it) == server]
+        assert len(foremen()) == 1, foremen()
+        os.kill(foremen()[0], signal.SIGKILL)
+        wait_for(lambda: not group(client.worker), "its builders live on")
+        status, report = build(client, "kernel void k(global int *a) { a[0] = 1; }")
+        assert status == 0, report
+        assert fork_server_of(client.worker) == server and len(foremen()) == 1, foremen()
+        left = group(client.worker)
+        client.close()
+        wait_for(lambda: not any(map(is_alive, left)), lambda: f"{left} live on")
+
+
+def a_fork_server_that_finds_other_drivers(_):
+    """A relative path in a variable leads to other drivers in another folder."""
+    with only_pocl() as folder:
+        enter = lambda: os.chdir(folder)
+        with with_pocl("vendors", before=enter) as node:
+            _, *later = [builds_new(node, number) for number in range(3)]
+            wait_for(lambda: "it has other devices" in node.said(), node.said)
+            assert not any(has_drivers(fork_server_of(client.worker)) for client in later)
 
 
 def greedy(node):
@@ -162,8 +265,8 @@ def endless(node):
     client.works()
     worker = client.worker
     client.send("BuildProgram", client.id(), created(client, ENDLESS + KERNEL), payload=order())
-    wait_for(lambda: len(tree(worker)) >= 2, "there is no builder")
-    processes = [worker, *tree(worker)]
+    wait_for(lambda: len(group(worker)) >= 2, "there is no builder")
+    processes = [worker, *group(worker)]
     client.close()
     wait_for(lambda: not any(map(is_alive, processes)), "the compiler works on")
 
@@ -336,5 +439,10 @@ def launches_that_wait_for_long(_):
 
 ATTACKS = [compilations_that_take_all_memory, compilations_that_do_not_end]
 ATTACKS += [compilations_for_binaries, launches_that_wait_for_long]
+ATTACKS += [
+    a_foreman_that_is_killed,
+    a_fork_server_that_is_killed,
+    a_fork_server_that_finds_other_drivers,
+]
 ATTACKS += [builds_of(driver) for driver in DRIVERS]
 ATTACKS += [builds_at(level, driver) for driver in DRIVERS for level in LEVELS]

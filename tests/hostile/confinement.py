@@ -20,7 +20,7 @@ from pathlib import Path
 import wire
 from node import BIN, ROOT, Node
 from patience import PATIENCE_S, lane, wait_for
-from processes import children_of, is_alive, tree
+from processes import children_of, group, is_alive
 from wire import Client, mem_arg, numbers, text
 
 LEVELS = ("off", "basic", "calls", "files", "full")
@@ -375,7 +375,7 @@ def a_fork_bomb(node):
     assert kernel.call(109, 0, 0) == -errno.EPERM
     worker = kernel.client.worker
     kernel.client.close()
-    wait_for(lambda: not is_alive(worker) and not tree(worker), "processes are left")
+    wait_for(lambda: not is_alive(worker) and not group(worker), "processes are left")
 
 
 def a_build_without_end(node):

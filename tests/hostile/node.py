@@ -1,5 +1,6 @@
 """A daemon to attack, and the resources it may hold before and after."""
 
+import contextlib
 import os
 import resource
 import shutil
@@ -127,7 +128,7 @@ class Node:
     def workers(self):
         found = children_of(self.daemon.pid)
         self.roll.add(*found)
-        return found
+        return [pid for pid in found if not is_fork_server(pid)]
 
     def control(self):
         """Returns the daemon's own status."""
@@ -189,6 +190,12 @@ class Node:
             self.daemon.kill()
             self.daemon.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def is_fork_server(pid):
+    with contextlib.suppress(OSError):
+        return b"fork-server" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    return False
 
 
 def stranger(node):

@@ -219,9 +219,8 @@ impl Begun {
             self.steps.calls = self.note("system calls", applied);
         }
         let threads = threads::of_this_process().unwrap_or_default();
-        let all = |has: fn(&threads::Restrictions) -> bool| {
-            !threads.is_empty() && threads.iter().all(has)
-        };
+        let all =
+            |has: fn(&threads::Thread) -> bool| !threads.is_empty() && threads.iter().all(has);
         if self.steps.basic && !all(|thread| thread.no_new_privs) {
             self.steps.basic = false;
             self.lack("a thread may gain rights", "report this defect of Penstock");

@@ -2,20 +2,25 @@
 
 use std::io;
 
-/// What restricts one thread.
+/// What is known of one thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restrictions {
+pub struct Thread {
     /// Whether it can never gain rights.
     pub no_new_privs: bool,
     /// Whether a filter sees its calls.
     pub has_filter: bool,
+    /// Whether it waits for something.
+    pub sleeps: bool,
+    pub number: u64,
+    /// How often it has lost or left its core.
+    pub switches: u64,
 }
 
-/// Returns the restrictions of all threads of this process.
+/// Returns all threads of this process.
 ///
 /// # Errors
 /// Fails if `/proc` cannot be read.
-pub fn of_this_process() -> io::Result<Vec<Restrictions>> {
+pub fn of_this_process() -> io::Result<Vec<Thread>> {
     let mut threads = Vec::new();
     for entry in std::fs::read_dir("/proc/self/task")? {
         match std::fs::read_to_string(entry?.path().join("status")) {
@@ -31,15 +36,19 @@ pub fn of_this_process() -> io::Result<Vec<Restrictions>> {
 
 /// Reads `/proc/PID/task/TID/status`. What is missing counts as not restricted.
 #[must_use]
-pub fn read(status: &str) -> Restrictions {
+pub fn read(status: &str) -> Thread {
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         line.map(str::trim)
     };
-    Restrictions {
+    let count = |name| field(name).and_then(|value| value.parse().ok()).unwrap_or_default();
+    Thread {
         no_new_privs: field("NoNewPrivs") == Some("1"),
         // 2 is SECCOMP_MODE_FILTER.
         has_filter: field("Seccomp") == Some("2"),
+        sleeps: field("State").is_some_and(|state| state.starts_with('S')),
+        number: count("Pid"),
+        switches: count("voluntary_ctxt_switches") + count("nonvoluntary_ctxt_switches"),
     }
 }
 
@@ -50,11 +59,18 @@ mod tests {
     #[test]
     fn a_status_is_read() {
         let status = "Name:\tworker\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\n";
-        assert_eq!(read(status), Restrictions { no_new_privs: true, has_filter: true });
+        let expected = Thread { no_new_privs: true, has_filter: true, ..Thread::default() };
+        assert_eq!(read(status), expected);
         let status = "NoNewPrivs:\t0\nSeccomp:\t0\nSeccomp_filters:\t2\n";
-        assert_eq!(read(status), Restrictions::default());
-        assert_eq!(read("Seccomp:\t1"), Restrictions::default());
-        assert_eq!(read(""), Restrictions::default());
+        assert_eq!(read(status), Thread::default());
+        assert_eq!(read("Seccomp:\t1"), Thread::default());
+        assert_eq!(read(""), Thread::default());
+        let status = "State:\tS (sleeping)\nPid:\t7\nvoluntary_ctxt_switches:\t4\n\
+                      nonvoluntary_ctxt_switches:\t2\n";
+        let expected = Thread { sleeps: true, number: 7, switches: 6, ..Thread::default() };
+        assert_eq!(read(status), expected);
+        assert!(!read("State:\tR (running)").sleeps);
+        assert!(!read("State:\tD (disk sleep)").sleeps);
     }
 
     #[test]

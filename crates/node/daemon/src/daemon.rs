@@ -23,6 +23,7 @@ use crate::dials::{Dials, Wish};
 use crate::door::Door;
 use crate::doorstep::{Entry, Hellos};
 use crate::folders::{Folders, Full, SESSION_BYTES_MAX};
+use crate::fork_server::ForkServer;
 use crate::groups::{Groups, NoGroups, note_groups};
 use crate::guest;
 use crate::idle::Idle;
@@ -272,6 +273,7 @@ impl Daemon {
         watch: &mut dyn FnMut(Instant) -> ControlFlow<(), Option<Instant>>,
     ) {
         let mut list = ClientList::new(&self.keys);
+        let mut fork_server = ForkServer::default();
         loop {
             let ControlFlow::Continue(watched) = watch(Instant::now()) else { return };
             let (signs, next) = {
@@ -279,8 +281,8 @@ impl Daemon {
                 (workers.signs(), workers.next_look(Instant::now()).into_iter().chain(watched))
             };
             let limits = self.limits.lock().as_ref().map(LimitsFile::next_look);
-            let next =
-                next.chain(limits).chain(list.next_look()).chain(self.desk.next_look()).min();
+            let next = next.chain(limits).chain(list.next_look()).chain(self.desk.next_look());
+            let next = next.chain(fork_server.next_look()).min();
             let mut fds = vec![
                 PollFd::from_borrowed_fd(end, PollFlags::IN),
                 PollFd::new(&self.wake, PollFlags::IN),
@@ -290,6 +292,8 @@ impl Daemon {
             fds.extend(exits.map(|exit| PollFd::new(exit, PollFlags::IN)));
             let clients = signs.iter().filter_map(|it| it.client.as_deref());
             fds.extend(clients.map(|client| PollFd::new(client, PollFlags::RDHUP)));
+            let server = fork_server.readable();
+            fds.extend(server.map(|server| PollFd::from_borrowed_fd(server, PollFlags::IN)));
             let timeout =
                 next.map(|at| crate::sys::timespec(at.saturating_duration_since(Instant::now())));
             match poll(&mut fds, timeout.as_ref()) {
@@ -312,6 +316,7 @@ impl Daemon {
             for ended in ended {
                 self.tell_end(&ended);
             }
+            fork_server.bring_foremen(launch, &self.workers);
             let hanging = self.workers().end_hanging(Instant::now());
             for id in hanging {
                 tracing::warn!(worker = id, "a worker hangs while it starts and is killed");

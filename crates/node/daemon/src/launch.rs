@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -56,6 +56,7 @@ pub(crate) struct Launched {
     pub(crate) exit: Option<OwnedFd>,
     pub(crate) folder: Option<Folder>,
     pub(crate) group: Option<Group>,
+    pub(crate) order: Order,
 }
 
 impl Drop for Launch {
@@ -72,7 +73,7 @@ impl Launch {
         let folder = self.folders.as_ref().map(|folders| folders.worker(lease)).transpose()?;
         let group = self.groups.as_ref().map(Groups::worker).transpose()?;
         let (said, stderr) = said::pipe()?;
-        let (mut child, control) = self.process(folder.as_ref(), stderr)?;
+        let (mut child, control) = self.process(None, folder.as_ref().map(Folder::path), stderr)?;
         // The process waits for the message below before it loads or starts anything.
         let grouped = group.as_ref().map_or(Ok(()), |group| group.take(child.id()));
         let ready = grouped.and_then(|()| self.relays.start(self.log, child.id(), said));
@@ -92,21 +93,27 @@ impl Launch {
             user,
         };
         let (addresses, simulate) = (self.addresses.clone(), self.simulate);
-        let start = ToWorker::Start { addresses, order, simulate };
+        let start = ToWorker::Start { addresses, order: order.clone(), simulate };
         control.send(&start, None).map_err(io::Error::other)?;
         let pid = rustix::process::Pid::from_child(&child);
         let exit = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
-        Ok(Launched { child, control, exit, folder, group })
+        Ok(Launched { child, control, exit, folder, group, order })
     }
 
-    /// Starts a worker's process; its standard input is the control socket.
-    fn process(&self, folder: Option<&Folder>, stderr: OwnedFd) -> io::Result<(Child, Control)> {
+    /// Starts a process that becomes a worker, or something else whose `name` the list of processes
+    /// shows. Its standard input is the control socket. `folder` is its own folder, in relation to
+    /// its current one if that changes.
+    pub(crate) fn process(
+        &self,
+        name: Option<&str>,
+        folder: Option<&Path>,
+        stderr: OwnedFd,
+    ) -> io::Result<(Child, Control)> {
         let (ours, theirs) = Control::pair()?;
         let mut command = Command::new(&self.program);
         // A worker of its own user cannot use the places of the daemon's user.
         let has_private = self.level > Level::Off || self.users.is_some();
         if has_private {
-            let folder = folder.map(Folder::path);
             let settings = environment::of_worker(variable::everything(), folder);
             command.env_clear().envs(settings.into_iter().map(|it| (it.name, it.value)));
         }
@@ -121,6 +128,7 @@ impl Launch {
             // The name shown by `ps`, which otherwise shows /proc/self/exe.
             .arg0("penstockd")
             .arg("worker")
+            .args(name)
             // Penstock's own libraries must not open a pool from inside a worker.
             .env(variable::WORKER.name, "1")
             .env(variable::NODES.name, nodes)

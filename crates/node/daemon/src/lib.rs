@@ -10,7 +10,7 @@
 //!
 //! 1. The processes: `daemon`, `door`, `desk`, `dial` and `status` are the daemon, `worker` and
 //!    `outgoing` are a worker, and `workers` is the daemon's list of its workers. `builder/` has
-//!    the processes of compilers.
+//!    the processes of compilers, and `fork_server` the daemon's side of them.
 //! 2. The calls: `session/call/` has the handlers of the client's calls, with one file for each
 //!    kind of object.
 //! 3. The session: `session/mod.rs` has its tables of objects, and the loop that reads its link.
@@ -43,6 +43,7 @@ mod dials;
 mod door;
 mod doorstep;
 mod folders;
+mod fork_server;
 mod groups;
 mod guest;
 mod idle;

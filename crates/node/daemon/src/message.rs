@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use penstock_confine::{Order, Report};
 use penstock_link::{Answer, LinkError, Machine, PUBLIC_KEY_BYTES, Patience, recv_fd, send_fd};
@@ -66,6 +67,14 @@ pub(crate) enum ToWorker {
         /// Whether it has a simulated device instead of the node's devices.
         simulate: bool,
     },
+    /// First message to a process that becomes the fork server instead of a worker: all others are
+    /// of [`crate::builder::ToForkServer`].
+    ForkServer {
+        /// As that of a worker.
+        simulate: bool,
+        /// Its own folder.
+        folder: Option<PathBuf>,
+    },
     /// A part of the memory that its client's guest shares with this host, before the client. The
     /// file of the memory comes with the message.
     Part {
@@ -117,6 +126,9 @@ pub(crate) enum ToWorker {
     /// Answer to [`ToDaemon::Ask`]. The socket on which the machine answers comes with the message,
     /// unless nobody could ask.
     Asked { number: u64, answer: Option<Answer> },
+    /// Answer to [`ToDaemon::Foreman`]. The connection to the foreman comes with the message,
+    /// unless there is none, for this reason.
+    Foreman { question: u64, why: Option<String> },
     /// Answer to [`ToDaemon::Connect`]: there is no connection, for this reason.
     Unreached { number: u64, why: String },
     /// The session has exceeded a limit of its user, and ends.
@@ -143,6 +155,8 @@ pub(crate) enum ToDaemon {
         problem: Option<String>,
         /// How far the worker is confined.
         confinement: Report,
+        /// Whether all of its drivers are PoCL, and all devices are the host's processors.
+        is_pocl: bool,
     },
     /// The node's description, in memory that comes with it. Sent before [`ToDaemon::Ready`].
     Describe,
@@ -165,6 +179,8 @@ pub(crate) enum ToDaemon {
         number: u64,
         machine: Machine,
     },
+    /// Start a foreman. Answered by [`ToWorker::Foreman`].
+    Foreman { question: u64 },
     /// The session and its client have settled whether they use the memory of a guest. Has the
     /// number of a [`penstock_link::MemoryUse`].
     Settled(u64),

@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
+use penstock_cl_sys::{CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU};
 use penstock_device as device;
 use penstock_wire::describe::{
     DeviceDescription, NodeDescription, PlatformDescription, Turn, find,
@@ -85,6 +86,18 @@ impl Node {
     /// Returns whether a driver starts other programs: PoCL starts the linker.
     pub(crate) fn runs_programs(&self) -> bool {
         self.description.platforms.iter().any(|platform| is_pocl(&platform.info))
+    }
+
+    /// Returns whether all drivers are PoCL, and all devices are the host's processors.
+    pub(crate) fn is_pocl(&self) -> bool {
+        let platforms = &self.description.platforms;
+        let mut devices = platforms.iter().flat_map(|platform| &platform.devices);
+        let is_cpu = |device: &DeviceDescription| {
+            find(&device.info, CL_DEVICE_TYPE) == Some(&CL_DEVICE_TYPE_CPU.to_ne_bytes()[..])
+        };
+        !self.devices.is_empty()
+            && platforms.iter().all(|platform| is_pocl(&platform.info))
+            && devices.all(is_cpu)
     }
 
     /// Returns the counters of its devices' use.

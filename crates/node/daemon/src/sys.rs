@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use penstock_link::{Addresses, LinkError, SharedMemory};
@@ -125,10 +126,11 @@ pub(crate) fn timespec(duration: std::time::Duration) -> rustix::event::Timespec
     }
 }
 
-/// Raises the limit of file descriptors as far as the system allows. 256 sessions need 1,024: the
-/// control socket, the end, the log and the client's connection of each. As many hellos need one
-/// each. Workers get a part of the limit (`penstock_confine::keep_descriptors`). A high limit would
-/// only harm drivers that use select(2), and none does.
+/// Raises the limit of file descriptors as far as the system allows. 256 sessions need 1,280: the
+/// control socket, the end, the logs of worker and foreman, and the client's connection of each. As
+/// many hellos need one each. Workers get a part of the limit
+/// (`penstock_confine::keep_descriptors`). A high limit would only harm drivers that use select(2),
+/// and none does.
 pub(crate) fn raise_descriptor_limit() {
     let mut limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let enough = limit.maximum.unwrap_or(DESCRIPTORS_MAX).min(DESCRIPTORS_MAX);
@@ -175,21 +177,76 @@ pub(crate) enum Forked {
     Parent(Pid),
 }
 
+/// Fails if this process has more than one thread.
+fn only_thread() -> io::Result<()> {
+    match penstock_confine::threads::of_this_process()?.len() {
+        1 => Ok(()),
+        threads => Err(io::Error::other(format!("{threads} threads run already"))),
+    }
+}
+
 /// Copies this process.
 ///
 /// # Errors
 /// The process has more than one thread, or the system refuses.
 pub(crate) fn fork() -> io::Result<Forked> {
-    let threads = penstock_confine::threads::of_this_process()?.len();
-    if threads != 1 {
-        return Err(io::Error::other(format!("{threads} threads run already")));
-    }
+    only_thread()?;
     // SAFETY: this is the only thread, so no other one holds a lock that the copy would need.
     let child = unsafe { libc::fork() };
+    forked(child)
+}
+
+/// Returns whether there was a moment, just now, at which all other threads of this process slept.
+pub(crate) fn others_sleep() -> io::Result<bool> {
+    let own = u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
+    let look = || {
+        let mut threads = penstock_confine::threads::of_this_process()?;
+        threads.retain(|thread| thread.number != own);
+        io::Result::Ok(threads)
+    };
+    // One look sees the threads one after the other. A thread that sleeps in both looks and has not
+    // left its core in between has slept from the first look to the second one.
+    let first = look()?;
+    Ok(first.iter().all(|thread| thread.sleeps) && first == look()?)
+}
+
+/// Copies this process, whose other threads are those of drivers that wait for work. The copy has
+/// the calling thread alone, and must give no work to those that it lacks.
+///
+/// # Errors
+/// Another thread does not sleep, or the system refuses.
+pub(crate) fn fork_beside_sleepers() -> io::Result<Forked> {
+    if !others_sleep()? {
+        return Err(io::Error::other("a thread of a driver runs"));
+    }
+    // SAFETY: the C library makes its own locks free in the copy. All other threads sleep, so none
+    // waits for a lock that another one is about to free: each waits on a condition variable, which
+    // has freed its lock, until it has work. So the copy finds no lock that nobody would free.
+    let child = unsafe { libc::fork() };
+    forked(child)
+}
+
+/// Returns what this answer of `fork` means.
+fn forked(child: libc::pid_t) -> io::Result<Forked> {
     if child < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(Pid::from_raw(child).map_or(Forked::Child, Forked::Parent))
+}
+
+/// Sets variables of this process.
+///
+/// # Errors
+/// The process has more than one thread.
+pub(crate) fn set_variables(
+    settings: impl Iterator<Item = (&'static str, PathBuf)>,
+) -> io::Result<()> {
+    only_thread()?;
+    for (name, value) in settings {
+        // SAFETY: no other thread reads variables, because there is none.
+        unsafe { std::env::set_var(name, value) };
+    }
+    Ok(())
 }
 
 /// How a process ended.

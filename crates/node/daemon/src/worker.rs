@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use penstock_confine::{Level, Order};
 use penstock_link::{LinkError, OwnThread, Patience, Settled, Side, Stream, WorkersPart};
 use penstock_quota::{Loan, Resource, Terms};
 use penstock_wire::Status;
@@ -17,7 +18,7 @@ use penstock_wire::limits::{BEAT_MS, HELLO_MS_MAX};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::asker::Questions;
-use crate::builder::{self, Builders};
+use crate::builder::{self, BuildLimits, Builders, Foremen};
 use crate::crash;
 use crate::links::Links;
 use crate::log::{self, Log};
@@ -55,22 +56,27 @@ fn run() -> io::Result<()> {
     let control = Control::of(take_stdin()?);
     OomEntry::of_this_process().set(OomPriority::Worker);
     // If the daemon ended before the signal above was requested, its socket has closed.
-    let Ok(Some((ToWorker::Start { addresses, order, simulate }, _))) =
-        control.receive(Patience::Forever)
-    else {
-        return Ok(());
-    };
-    if simulate {
-        // Builders are copies of this process, and have the same device.
+    let Ok(Some((first, _))) = control.receive(Patience::Forever) else { return Ok(()) };
+    log::begin(Log::Json);
+    if let ToWorker::Start { simulate: true, .. } | ToWorker::ForkServer { simulate: true, .. } =
+        first
+    {
         penstock_device::Driver::simulate();
     }
-    log::begin(Log::Json);
+    match first {
+        ToWorker::Start { addresses, order, .. } => work(control, &order, addresses),
+        ToWorker::ForkServer { folder, .. } => builder::serve_forks(control, folder),
+        // A daemon of the same executable sends nothing else here.
+        _ => Ok(()),
+    }
+}
+
+/// Is a worker until its client has gone.
+fn work(control: Control, order: &Order, addresses: Vec<String>) -> io::Result<()> {
     order.change_user()?;
     // A process that changes its user loses this request. If the daemon has ended meanwhile, the
     // first message to it fails.
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // Compilers get nothing that the worker reads from now on.
-    let (control, foreman) = builder::engage(control, &order);
     let control = Arc::new(control);
     // The folder of the trace will be out of reach, because traces of other sessions lie there.
     penstock_link::begin_trace_of_worker();
@@ -100,18 +106,21 @@ fn run() -> io::Result<()> {
         return Ok(());
     }
     let confinement = begun.finish(node.runs_programs());
-    if let Some(foreman) = foreman {
-        node.rehearse_with(Builders::new(foreman, confinement.level, order.folder.clone()));
+    let foremen = Arc::new(Foremen::of(control.clone()));
+    if let Some(limits) = BuildLimits::configured().filter(|_| order.level > Level::Off) {
+        let folder = order.folder.clone();
+        node.rehearse_with(Builders::new(foremen.clone(), limits, confinement.level, folder));
     }
     let usage = node.usage().map(AsFd::as_fd);
-    let ready = ToDaemon::Ready { devices, problem, confinement: confinement.clone() };
+    let (confined, is_pocl) = (confinement.clone(), node.is_pocl());
+    let ready = ToDaemon::Ready { devices, problem, confinement: confined, is_pocl };
     if control.send(&ready, usage).is_err() {
         return Ok(());
     }
     let headers = order.folder.as_deref().map(enter);
     let Some(client) = await_client(&control, &node, headers) else { return Ok(()) };
     penstock_confine::keep_descriptors(&confinement, client.sends_descriptors)?;
-    serve(client, &node, &control, output)
+    serve(client, &node, &control, output, foremen)
 }
 
 /// Makes the worker's folder the current one. Returns the place in it for the files that programs
@@ -210,6 +219,7 @@ fn serve(
     node: &Node,
     control: &Arc<Control>,
     output: Arc<Output>,
+    foremen: Arc<Foremen>,
 ) -> io::Result<()> {
     let _own = OwnThread::begin();
     // This thread watches for the client's end, because the serving thread may be inside a driver.
@@ -251,7 +261,8 @@ fn serve(
         let client = &watched;
         let teller = node.usage().map(Usage::teller);
         let times = Times::new(teller, &allowance.terms(), Instant::now());
-        let events = Events { client, control, bell, start, end, allowance, outgoing, questions };
+        let asked = Answers { allowance, outgoing, questions, foremen };
+        let events = Events { client, control, bell, start, end, asked };
         let hung_up = events.watch(times, beats);
         let why = match hung_up {
             Watched::Ended(why) => Some(why.to_string()),
@@ -313,9 +324,15 @@ struct Events<'a> {
     bell: &'a OwnedFd,
     start: &'a mpsc::Receiver<Arc<SharedSession>>,
     end: &'a mpsc::Receiver<LinkError>,
+    asked: Answers,
+}
+
+/// What waits for answers of the daemon.
+struct Answers {
     allowance: Arc<Allowance>,
     outgoing: Arc<Outgoing>,
     questions: Arc<Questions>,
+    foremen: Arc<Foremen>,
 }
 
 impl Events<'_> {
@@ -376,7 +393,7 @@ impl Events<'_> {
             let now = Instant::now();
             if now >= beat_at || times.next().is_some_and(|at| now >= at) {
                 session = session.or_else(|| self.start.try_recv().ok());
-                if let Some(why) = times.look(session.as_deref(), &self.allowance, now) {
+                if let Some(why) = times.look(session.as_deref(), &self.asked.allowance, now) {
                     return Watched::Over(why);
                 }
             }
@@ -400,21 +417,25 @@ impl Events<'_> {
         times: &mut Times,
         links: &mut Links,
     ) -> Option<Received<ToWorker>> {
+        let Answers { allowance, outgoing, questions, foremen } = &self.asked;
         match message {
             ToWorker::Lent { question, resource, answer } => {
-                self.allowance.answered(question, resource, answer);
+                allowance.answered(question, resource, answer);
             }
             ToWorker::Terms(terms) => {
                 times.set(&terms, Instant::now());
-                self.allowance.apply(terms);
+                allowance.apply(terms);
             }
-            ToWorker::Gates(gates) => self.allowance.turns.set(gates),
+            ToWorker::Gates(gates) => allowance.turns.set(gates),
             ToWorker::Connected { number, node, stream } => {
-                self.outgoing.answered(number, links.resume(socket, &stream, node));
+                outgoing.answered(number, links.resume(socket, &stream, node));
             }
-            ToWorker::Asked { number, answer } => self.questions.answered(number, answer, socket),
+            ToWorker::Asked { number, answer } => questions.answered(number, answer, socket),
             ToWorker::EndLinks(node) => links.end(&node),
-            ToWorker::Unreached { number, why } => self.outgoing.answered(number, Err(why)),
+            ToWorker::Foreman { question, why } => {
+                foremen.answered(question, socket.ok_or(why.unwrap_or_default()));
+            }
+            ToWorker::Unreached { number, why } => outgoing.answered(number, Err(why)),
             other => return Some((other, socket)),
         }
         None

@@ -4,6 +4,7 @@
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
 mod dying;
+mod foremen;
 mod group;
 mod groups;
 mod keys;
@@ -19,7 +20,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use penstock_confine::{Level, Report};
+use penstock_confine::{Level, Order, Report};
 use penstock_link::{Accepted, Credentials, Machine, MemoryUse, Part, PublicKey, Way};
 use penstock_quota::{Limits, Loan, Means, Refusal, Resource, Stray, Terms, User};
 use penstock_wire::describe::{NodeDescription, Turn};
@@ -42,6 +43,7 @@ use crate::sharing::{Sharing, means_here};
 use crate::usage::Used;
 pub(crate) use dying::Ended;
 use dying::{DYING_LOOK, Dying};
+pub(crate) use foremen::NeedsForeman;
 use group::end_group;
 use left::Presence;
 
@@ -73,6 +75,10 @@ pub(crate) struct Workers {
     /// Why the last worker could not start, or what it lacked.
     pub(crate) problem: Option<String>,
     pub(crate) devices: Vec<Found>,
+    /// Whether all of their drivers are PoCL, and all devices are the host's processors.
+    is_pocl: bool,
+    /// The foremen that workers have asked for.
+    pub(crate) need_foremen: Vec<NeedsForeman>,
     /// Description of the node from the last worker that sent one.
     description: Option<NodeDescription>,
     /// Set when the daemon ends: no more workers are started.
@@ -106,6 +112,10 @@ struct Worker {
     part: Option<Arc<Part>>,
     folder: Option<Folder>,
     group: Option<Group>,
+    /// How it was told to confine itself.
+    order: Order,
+    /// Number of foremen that it has had.
+    foremen: u32,
     /// How far it is confined, as soon as it is ready.
     level: Level,
     /// Keys of the nodes to which it has been linked.
@@ -208,6 +218,8 @@ impl Workers {
             refill: Refill::new(cores(), spares_min, Instant::now()),
             problem: None,
             devices: Vec::new(),
+            is_pocl: false,
+            need_foremen: Vec::new(),
             description: None,
             ending: false,
             account: Account::default(),
@@ -272,7 +284,7 @@ impl Workers {
     pub(crate) fn start(&mut self, launch: &Launch, now: Instant) -> io::Result<u32> {
         self.refill.start_began();
         match launch.start() {
-            Ok(Launched { child, control, exit, folder, group }) => {
+            Ok(Launched { child, control, exit, folder, group, order }) => {
                 let id = child.id();
                 let state = State::Starting(now);
                 let worker = Worker {
@@ -287,6 +299,8 @@ impl Workers {
                     part: None,
                     folder,
                     group,
+                    order,
+                    foremen: 0,
                     level: Level::Off,
                     nodes: FxHashSet::default(),
                     asks: Asks::new(now),
@@ -307,7 +321,7 @@ impl Workers {
     pub(crate) fn heard(&mut self, id: u32, message: ToDaemon, came: Option<OwnedFd>) {
         let Some(worker) = self.table.get_mut(&id) else { return };
         match message {
-            ToDaemon::Ready { devices, problem, confinement } => {
+            ToDaemon::Ready { devices, problem, confinement, is_pocl } => {
                 if matches!(worker.state, State::Starting(_)) {
                     worker.usage =
                         came.and_then(|memory| Used::of_worker(memory).ok()).map(Arc::new);
@@ -318,6 +332,7 @@ impl Workers {
                     self.problem = confinement.refusal(self.required).or(problem);
                     self.confinement = Some(confinement);
                     self.devices = devices;
+                    self.is_pocl = is_pocl;
                 }
             }
             ToDaemon::Describe => {
@@ -359,6 +374,9 @@ impl Workers {
             }
             ToDaemon::GiveBack { resource, amount } => {
                 self.quota.ledger.give_back(id, resource, amount);
+            }
+            ToDaemon::Foreman { question } => {
+                self.need_foremen.push(NeedsForeman { worker: id, question })
             }
             // `Daemon::hear` has taken them.
             ToDaemon::Connect { .. } | ToDaemon::Ask { .. } => {}

@@ -4,26 +4,28 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use penstock_confine::Level;
-use penstock_link::Patience;
+use penstock_link::{LinkError, Patience};
 use penstock_process::Lock;
 use penstock_wire::frame;
 
 use super::failure::Failure;
-use super::foreman::Foreman;
+use super::foremen::Foremen;
 use super::known::{Known, Mark};
 use super::limits::BuildLimits;
 use super::task::{FromBuilder, FromForeman, Task, ToBuilder, ToForeman};
 use crate::message::{Control, Received};
 use crate::sys::Exit;
 
-/// Longest start of a builder, as of a worker: it loads the same drivers.
+/// Longest start of a builder, as of a worker: it loads the same drivers. A foreman may take as
+/// long, because the fork server may load them before it copies itself.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Longest answer of the foreman. The system takes some seconds at most to take back the memory of
-/// a process that it ends.
+/// Longest answer of the foreman to the end of a builder. The system takes some seconds at most to
+/// take back the memory of a process that it ends.
 const FOREMAN_MAX: Duration = Duration::from_secs(20);
 
 /// Longest time until a new builder takes a task. It takes it in microseconds, or on a busy machine
@@ -38,8 +40,10 @@ const IDLE_TAKE_MAX: Duration = Duration::from_secs(2);
 /// All builders of this worker.
 #[derive(Debug)]
 pub(crate) struct Builders {
-    /// `None` after it has not answered: a late answer would be taken for that to another message.
+    /// `None` before the first builder, and after the foreman has not answered: a late answer would
+    /// be taken for that to another message.
     foreman: Lock<Option<Control>>,
+    foremen: Arc<Foremen>,
     limits: BuildLimits,
     /// Level of confinement that this worker has reached, and that its builders must reach.
     level: Level,
@@ -67,11 +71,14 @@ enum Tried {
 
 impl Builders {
     /// `folder` is the worker's own folder.
-    pub(crate) fn new(foreman: Foreman, level: Level, folder: Option<PathBuf>) -> Self {
-        let Foreman { control, limits } = foreman;
-        let (foreman, known, idle) =
-            (Lock::new(Some(control)), Known::new(folder), Lock::default());
-        Self { foreman, limits, level, known, idle }
+    pub(crate) fn new(
+        foremen: Arc<Foremen>,
+        limits: BuildLimits,
+        level: Level,
+        folder: Option<PathBuf>,
+    ) -> Self {
+        let known = Known::new(folder);
+        Self { foreman: Lock::default(), foremen, limits, level, known, idle: Lock::default() }
     }
 
     pub(super) fn limits(&self) -> BuildLimits {
@@ -124,7 +131,8 @@ impl Builders {
         let begun = builder.tell(task)
             && matches!(builder.hear(take_max), Heard::Said(FromBuilder::Begun, _));
         if !begun {
-            self.end(builder.number, builder.resident_bytes)?;
+            // If its foreman is gone, so is the builder.
+            _ = self.end(builder.number, builder.resident_bytes);
             return Ok(Tried::NotTaken);
         }
         match builder.hear(Duration::from_secs(self.limits.seconds_max)) {
@@ -183,19 +191,43 @@ impl Builders {
         }
     }
 
+    /// Asks the foreman. If there is none, or the last one has ended, a start engages another one.
     fn ask(&self, message: &ToForeman) -> Result<Received<FromForeman>, Failure> {
-        let mut foreman = self.foreman.lock();
-        let answer = foreman.take().ok_or_else(|| "it has ended".to_owned()).and_then(|control| {
-            control.send(message, None).map_err(|error| error.to_string())?;
-            let answer = control.receive(Patience::Until(Instant::now() + FOREMAN_MAX));
-            let answer = answer.map_err(|error| error.to_string())?;
-            Ok((answer.ok_or("it does not answer")?, control))
-        });
         let why = |why| Failure::NoBuilder(format!("the process that starts builders: {why}"));
-        let (answer, control) = answer.map_err(why)?;
-        *foreman = Some(control);
-        Ok(answer)
+        let mut foreman = self.foreman.lock();
+        let is_start = matches!(message, ToForeman::Start);
+        let most = if is_start { START_MAX } else { FOREMAN_MAX };
+        let mut engaged = false;
+        loop {
+            let control = match foreman.take() {
+                Some(control) => control,
+                None if is_start && !engaged => {
+                    engaged = true;
+                    self.foremen.engage().map_err(why)?
+                }
+                None => return Err(why("it has ended".into())),
+            };
+            match answer(&control, message, most) {
+                Ok(Some(received)) => {
+                    *foreman = Some(control);
+                    return Ok(received);
+                }
+                Ok(None) => return Err(why("it does not answer".into())),
+                // The next turn engages another one, or fails.
+                Err(_) => {}
+            }
+        }
     }
+}
+
+/// Returns the foreman's answer, or `None` if it does not come in time.
+fn answer(
+    foreman: &Control,
+    message: &ToForeman,
+    most: Duration,
+) -> Result<Option<Received<FromForeman>>, LinkError> {
+    foreman.send(message, None)?;
+    foreman.receive(Patience::Until(Instant::now() + most))
 }
 
 enum Heard {

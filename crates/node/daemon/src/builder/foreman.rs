@@ -1,8 +1,8 @@
 //! The foreman: a process that starts and ends the builders of one worker.
 //!
-//! A worker can neither start nor end processes once it is confined. So it copies itself before it
-//! has a key, a driver or a second thread. The copy confines its files as the worker does, closes
-//! networks, and waits for messages. Its builders are copies of the copy, and inherit all that.
+//! A worker can neither start nor end processes once it is confined. The foreman is a copy of the
+//! fork server. It confines its files as the worker does, closes networks, and waits for messages.
+//! Its builders are copies of the foreman, and inherit all that.
 //!
 //! The foreman trusts its worker no more than the daemon does: it starts at most [`BUILDERS_MAX`]
 //! builders, and ends no other process.
@@ -11,12 +11,12 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use penstock_confine::{Begun, Level, Network, Order};
+use penstock_confine::{Begun, Network, Order};
 use penstock_link::Patience;
 use rustix::process::{Pid, Signal};
 
 use super::limits::{BUILDS_AT_ONCE_MAX, BuildLimits};
-use super::process;
+use super::process::{self, Bench};
 use super::task::{FromForeman, ToForeman};
 use crate::message::Control;
 use crate::sys::{self, Forked, OomEntry, OomPriority};
@@ -24,35 +24,6 @@ use crate::sys::{self, Forked, OomEntry, OomPriority};
 /// Most builders of a worker at the same time: one for each build that runs. Those that have ended
 /// count until the worker asks how, or until there is no room.
 const BUILDERS_MAX: usize = BUILDS_AT_ONCE_MAX;
-
-/// A worker's connection to its foreman.
-#[derive(Debug)]
-pub(crate) struct Foreman {
-    pub(super) control: Control,
-    pub(super) limits: BuildLimits,
-}
-
-/// Starts a foreman for this worker, if it is to have one. Takes the connection to the daemon, and
-/// returns it to the worker only. Call this before the first thread, and before the worker has
-/// anything that a compiler must not see.
-pub(crate) fn engage(daemon: Control, order: &Order) -> (Control, Option<Foreman>) {
-    let Some(limits) = BuildLimits::configured().filter(|_| order.level > Level::Off) else {
-        return (daemon, None);
-    };
-    let worker = rustix::process::getpid();
-    let started = Control::pair().and_then(|(ours, theirs)| Ok((ours, theirs, sys::fork()?)));
-    match started {
-        Ok((ours, theirs, Forked::Child)) => {
-            drop((daemon, ours));
-            run(Control::of(theirs), worker, order, limits)
-        }
-        Ok((ours, _, Forked::Parent(_))) => (daemon, Some(Foreman { control: ours, limits })),
-        Err(error) => {
-            tracing::warn!(%error, "no process for compilers; programs build in the worker");
-            (daemon, None)
-        }
-    }
-}
 
 /// What a foreman has.
 struct Crew {
@@ -63,17 +34,23 @@ struct Crew {
     builders: Vec<Pid>,
     /// The worker's own folder.
     folder: Option<PathBuf>,
+    bench: Option<&'static mut Bench>,
 }
 
-/// Is the foreman until the worker ends.
-fn run(control: Control, worker: Pid, order: &Order, limits: BuildLimits) -> ! {
-    end_with(worker);
-    let oom = OomEntry::of_this_process();
+/// Is the foreman until the worker ends. `bench` has the drivers, if they are loaded.
+pub(super) fn run(
+    control: Control,
+    order: &Order,
+    oom: OomEntry,
+    bench: Option<&'static mut Bench>,
+) -> ! {
+    // The worker has asked for a foreman, so there are limits.
+    let Some(limits) = BuildLimits::configured() else { sys::exit_now(1) };
     // Builders make no connections, whatever the worker needs.
     let closed = Order { network: Network::Closed, ..order.clone() };
     let begun = closed.begin();
     let folder = order.folder.clone();
-    let mut crew = Crew { control, begun, limits, oom, builders: Vec::new(), folder };
+    let mut crew = Crew { control, begun, limits, oom, builders: Vec::new(), folder, bench };
     while let Ok(Some((message, _))) = crew.control.receive(Patience::Forever) {
         let (answer, socket) = match message {
             ToForeman::Start => {
@@ -119,10 +96,10 @@ impl Crew {
         }
         match forked {
             Ok(Forked::Child) => {
-                let Self { control, begun, limits, oom, folder, .. } = self;
+                let Self { control, begun, limits, oom, folder, bench, .. } = self;
                 drop((control, oom, ours));
                 end_with(foreman);
-                process::run(theirs, begun, limits, folder.as_deref())
+                process::run(theirs, begun, limits, folder.as_deref(), bench)
             }
             Ok(Forked::Parent(builder)) => {
                 self.builders.push(builder);
@@ -148,7 +125,7 @@ impl Crew {
 }
 
 /// Makes the system end this process when its parent ends.
-fn end_with(parent: Pid) {
+pub(super) fn end_with(parent: Pid) {
     let armed: io::Result<()> =
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into);
     // The parent may have ended before.

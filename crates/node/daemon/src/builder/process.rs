@@ -27,11 +27,18 @@ const IDLE_MAX: Duration = Duration::from_secs(20);
 /// Most contexts that a builder keeps. Programs use one or two.
 const CONTEXTS_MAX: usize = 8;
 
-/// Is a builder until its worker needs it no more. `folder` is the worker's own folder.
-pub(super) fn run(socket: OwnedFd, begun: Begun, limits: BuildLimits, folder: Option<&Path>) -> ! {
+/// Is a builder until its worker needs it no more. `folder` is the worker's own folder, and `bench`
+/// has the drivers, if they are loaded.
+pub(super) fn run(
+    socket: OwnedFd,
+    begun: Begun,
+    limits: BuildLimits,
+    folder: Option<&Path>,
+    bench: Option<&'static mut Bench>,
+) -> ! {
     let control = Control::of(socket);
     // It ends with the process: what drivers have made is not released after a panic.
-    let mut bench = Box::leak(Box::new(Bench::new()));
+    let mut bench = bench.unwrap_or_else(|| Box::leak(Box::new(Bench::new())));
     if let Some(folder) = folder {
         // The worker has laid out there what programs include. If this fails, the compiler does not
         // find these files, and the worker builds without a rehearsal.
@@ -99,7 +106,7 @@ fn read(memory: &File, length: u64) -> io::Result<Task> {
 }
 
 /// What a builder works with.
-struct Bench {
+pub(super) struct Bench {
     platforms: Vec<Platform>,
     /// All devices, in the order of the worker's, each with the index of its platform.
     devices: Vec<(usize, Device)>,
@@ -107,7 +114,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
+    /// Loads the drivers.
+    pub(super) fn new() -> Self {
         penstock_device::share_cpus();
         let platforms = Driver::load().map(|driver| driver.platforms()).unwrap_or_default();
         let of = |(index, platform): (usize, &Platform)| {
@@ -117,13 +125,18 @@ impl Bench {
         Self { platforms, devices, contexts: Vec::new() }
     }
 
+    /// Returns the names of all devices.
+    pub(super) fn names(&self) -> Vec<String> {
+        self.devices.iter().map(|(_, device)| device.name()).collect()
+    }
+
     fn runs_programs(&self) -> bool {
         self.platforms.iter().any(|platform| is_pocl(&platform.info()))
     }
 
     /// Performs a task on a thread with as much stack as the worker's own builds have: a compiler
     /// that recurses too deep for one does so for the other.
-    fn perform_in_thread(&'static mut self, task: Task) -> &'static mut Self {
+    pub(super) fn perform_in_thread(&'static mut self, task: Task) -> &'static mut Self {
         let work = move || {
             // The program's errors are those of the worker's own build, which follows.
             _ = self.perform(&task);

@@ -205,6 +205,11 @@ impl Drop for Groups {
 }
 
 impl Group {
+    /// Returns the folder of this group.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Moves a process into this group. What it starts from now on is in the group, too.
     pub(crate) fn take(&self, process: u32) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), process.to_string())

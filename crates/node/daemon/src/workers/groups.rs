@@ -87,7 +87,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Instant;
 
-    use penstock_confine::Level;
+    use penstock_confine::{Level, Network, Order};
     use rustc_hash::FxHashSet;
 
     use super::super::{State, Worker};
@@ -110,6 +110,17 @@ mod tests {
             part: None,
             folder: None,
             group: Some(groups.worker().unwrap()),
+            order: Order {
+                level: Level::Off,
+                network: Network::Closed,
+                folder: None,
+                key: None,
+                home: None,
+                sessions: None,
+                tasks_max: 0,
+                user: None,
+            },
+            foremen: 0,
             level: Level::Off,
             nodes: FxHashSet::default(),
             asks: Asks::new(Instant::now()),

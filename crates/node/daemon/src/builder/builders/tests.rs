@@ -12,6 +12,7 @@ use rustix::net::SendFlags;
 
 use super::*;
 use crate::builder::task::{Goal, Making, Origin};
+use crate::message::ToDaemon;
 
 const LIMITS: BuildLimits = BuildLimits { seconds_max: 2, bytes_max: 1 << 30 };
 
@@ -81,38 +82,45 @@ fn play(control: &Control, conduct: Conduct) -> Result<(), LinkError> {
     Ok(())
 }
 
-/// A foreman whose first builder is hostile, and whose others are honest.
+/// Foremen of whose builders the first one is hostile, and the others are honest.
 struct Play {
     builders: Builders,
+    /// Number of builders.
     started: Arc<AtomicU32>,
-    foreman: Option<JoinHandle<()>>,
+    /// Number of foremen.
+    engaged: Arc<AtomicU32>,
+    daemon: Option<JoinHandle<()>>,
 }
 
 impl Play {
     fn new(first: Conduct) -> Self {
+        Self::with_lost(first, 0)
+    }
+
+    /// The first foremen, of this number, end before they answer.
+    fn with_lost(first: Conduct, lost: u32) -> Self {
+        let (started, engaged) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let (ours, theirs) = Control::pair().unwrap();
-        let started = Arc::new(AtomicU32::new(0));
-        let count = started.clone();
-        let foreman = thread::spawn(move || {
+        let foremen = Arc::new(Foremen::of(Arc::new(ours)));
+        let (to, count, numbers) = (Arc::downgrade(&foremen), started.clone(), engaged.clone());
+        let daemon = thread::spawn(move || {
             let control = Control::of(theirs);
-            let exit = Exit { code: None, signal: Some(9), peak_bytes: 7 };
+            let mut running = Vec::new();
             while let Ok(Some((message, _))) = control.receive(Patience::Forever) {
-                let (ours, theirs) = Control::pair().unwrap();
-                let answer = match message {
-                    ToForeman::Start => {
-                        let number = count.fetch_add(1, Ordering::SeqCst);
-                        let conduct = if number == 0 { first } else { Conduct::Honest };
-                        thread::spawn(move || play(&Control::of(theirs), conduct));
-                        FromForeman::Started(number)
-                    }
-                    ToForeman::End(_) => FromForeman::Ended(exit),
+                let ToDaemon::Foreman { question } = message else {
+                    panic!("the worker says {message:?}");
                 };
-                let has_socket = matches!(answer, FromForeman::Started(_));
-                control.send(&answer, has_socket.then_some(ours.as_fd())).unwrap();
+                let (foreman, worker) = Control::pair().unwrap();
+                if numbers.fetch_add(1, Ordering::SeqCst) >= lost {
+                    let count = count.clone();
+                    running.push(thread::spawn(move || play_foreman(&foreman, first, &count)));
+                }
+                to.upgrade().unwrap().answered(question, Ok(worker));
             }
+            running.into_iter().for_each(|foreman| foreman.join().unwrap());
         });
-        let builders = Builders::new(Foreman { control: ours, limits: LIMITS }, Level::Full, None);
-        Self { builders, started, foreman: Some(foreman) }
+        let builders = Builders::new(foremen, LIMITS, Level::Full, None);
+        Self { builders, started, engaged, daemon: Some(daemon) }
     }
 
     /// Rehearses a program that no other call has rehearsed.
@@ -127,9 +135,27 @@ impl Play {
     }
 
     fn end(mut self) {
-        let foreman = self.foreman.take().unwrap();
+        let daemon = self.daemon.take().unwrap();
         drop(self);
-        foreman.join().unwrap();
+        daemon.join().unwrap();
+    }
+}
+
+fn play_foreman(control: &Control, first: Conduct, count: &AtomicU32) {
+    let exit = Exit { code: None, signal: Some(9), peak_bytes: 7 };
+    while let Ok(Some((message, _))) = control.receive(Patience::Forever) {
+        let (ours, theirs) = Control::pair().unwrap();
+        let answer = match message {
+            ToForeman::Start => {
+                let number = count.fetch_add(1, Ordering::SeqCst);
+                let conduct = if number == 0 { first } else { Conduct::Honest };
+                thread::spawn(move || play(&Control::of(theirs), conduct));
+                FromForeman::Started(number)
+            }
+            ToForeman::End(_) => FromForeman::Ended(exit),
+        };
+        let has_socket = matches!(answer, FromForeman::Started(_));
+        control.send(&answer, has_socket.then_some(ours.as_fd())).unwrap();
     }
 }
 
@@ -196,4 +222,30 @@ fn a_builder_that_hangs_while_it_is_idle_delays_one_build_by_little() {
     assert_eq!(in_time("the second build", || play.rehearse("two")), Ok(()));
     assert_eq!(play.started(), 2);
     play.end();
+}
+
+#[test]
+fn a_foreman_that_ends_at_its_start_costs_one_build() {
+    let play = Play::with_lost(Conduct::Honest, 1);
+    let failure = play.rehearse("one");
+    assert!(matches!(&failure, Err(Failure::NoBuilder(why)) if why.ends_with("it has ended")));
+    assert_eq!(play.rehearse("two"), Ok(()));
+    assert_eq!((play.engaged.load(Ordering::SeqCst), play.started()), (2, 1));
+    play.end();
+}
+
+#[test]
+fn an_answer_to_an_earlier_question_is_dropped() {
+    let (worker, daemon) = Control::pair().unwrap();
+    let daemon = Control::of(daemon);
+    let foremen = Foremen::of(Arc::new(worker));
+    thread::scope(|scope| {
+        let asked = scope.spawn(|| foremen.engage());
+        let question = daemon.receive::<ToDaemon>(Patience::Forever).unwrap().unwrap().0;
+        let ToDaemon::Foreman { question } = question else { panic!("not asked: {question:?}") };
+        foremen.answered(question - 1, Err("too late".to_owned()));
+        foremen.answered(question, Err("no more".to_owned()));
+        foremen.answered(question + 1, Err("too early".to_owned()));
+        assert_eq!(asked.join().unwrap().err(), Some("no more".to_owned()));
+    });
 }
