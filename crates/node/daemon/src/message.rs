@@ -70,9 +70,9 @@ pub(crate) enum ToWorker {
     /// First message to a process that becomes the fork server instead of a worker: all others are
     /// of [`crate::builder::ToForkServer`].
     ForkServer {
-        /// As that of a worker.
+        /// Whether it has a simulated device instead of the node's devices.
         simulate: bool,
-        /// Its own folder.
+        /// The folder in which the fork server is when it loads drivers.
         folder: Option<PathBuf>,
     },
     /// A part of the memory that its client's guest shares with this host, before the client. The

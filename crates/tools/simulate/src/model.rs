@@ -78,6 +78,10 @@ impl Act {
         matches!(self, Self::Write { is_blocking: true, .. })
     }
 
+    fn is_blocking(&self) -> bool {
+        self.is_blocking_write() || matches!(self, Self::Read { is_blocking: true, .. })
+    }
+
     pub fn read(&self) -> Vec<usize> {
         match self {
             Self::Read { buffer, .. } | Self::Scale { buffer, .. } => vec![*buffer],
@@ -142,6 +146,9 @@ pub struct Step {
     pub is_behind_all: bool,
     /// Whether an event of the program in its wait list fails.
     pub awaits_failure: bool,
+    /// Whether an event in its wait list had failed when it was enqueued, or is one of the program
+    /// that fails. The client sends nothing of such a command.
+    pub is_unsent: bool,
     /// Whether the call that enqueued it returned an event. Otherwise that call has failed.
     pub has_event: bool,
     /// How it ended.
@@ -264,8 +271,10 @@ fn check_steps(
         let users: Vec<_> = used.iter().map(|it| &nodes_of[*it]).collect();
         let awaited: Vec<_> = step.waits.iter().map(|wait| steps[*wait].node).collect();
         if status.is_error() {
-            // The client may have held the command back until it had sent later ones.
-            let earlier = if step.has_event { steps } else { &steps[..number] };
+            // The client may have held the command back until it had sent later ones, unless the
+            // call waited for the end of the command.
+            let is_over = !step.has_event || step.act.is_blocking();
+            let earlier = if is_over { &steps[..number] } else { steps };
             let is_lost = status == Status::NODE_LOST
                 && used.iter().any(|it| lost_buffers(plan, earlier).contains(it));
             let is_excused = plan.fault.excuses(step.node, &users, &awaited)
@@ -292,10 +301,12 @@ fn check_steps(
 /// memory for it. The memory model says: "If an early command runs at the place of the old content,
 /// the old content may be lost, and later readers fail." So a command that counts as a writer has
 /// failed on that node, and an early command has failed on another one. The early command is not
-/// itself such a reader: the status of its transfer says why it has failed.
+/// itself such a reader: the status of its transfer says why it has failed. The client has sent
+/// both of them.
 fn lost_buffers(plan: &Plan, steps: &[Step]) -> BTreeSet<usize> {
     let Fault::Starved { node, .. } = plan.fault else { return BTreeSet::new() };
-    let failed = steps.iter().filter(|step| step.status.is_some_and(Status::is_error));
+    let has_failed = |step: &&Step| !step.is_unsent && step.status.is_some_and(Status::is_error);
+    let failed = steps.iter().filter(has_failed);
     let (there, elsewhere): (Vec<_>, Vec<_>) = failed.partition(|step| step.node == node);
     let early = elsewhere.iter().filter(|step| step.status != Some(Status::NODE_LOST));
     let early: BTreeSet<_> = early.flat_map(|step| step.act.used()).collect();
@@ -377,6 +388,7 @@ mod tests {
             behind: Vec::new(),
             is_behind_all: false,
             awaits_failure: false,
+            is_unsent: false,
             has_event: true,
             status: Some(Status::WAIT_LIST_FAILED),
         }
@@ -402,5 +414,9 @@ mod tests {
         let ended = |status| Step { status: Some(status), ..scale(0) };
         assert_eq!(lost(&[add(), ended(Status::OK)]), [0; 0], "the user has not failed");
         assert_eq!(lost(&[add(), ended(Status::NODE_LOST)]), [0; 0], "the user is a later reader");
+        let kept = Step { is_unsent: true, ..add() };
+        assert_eq!(lost(&[kept, scale(0)]), [0; 0], "the client has not sent the writer");
+        let kept = Step { is_unsent: true, ..scale(0) };
+        assert_eq!(lost(&[add(), kept]), [0; 0], "the client has not sent the user");
     }
 }

@@ -230,6 +230,8 @@ impl Running {
         let Waits { listed: waits, events, awaits_failure } = self.waits(&act, lane);
         let is_behind_all =
             self.lanes[lane].is_in_order || matches!(act, Act::Nothing { .. }) && events.is_empty();
+        let has_failed = |event: &Event| event.poll().is_some_and(Status::is_error);
+        let is_unsent = awaits_failure || events.iter().any(has_failed);
         let enqueued = self.enqueue(&act, lane, &events);
         if let Act::Scale { buffer, factor, .. } = act {
             self.scaled = Some((buffer, factor));
@@ -258,6 +260,7 @@ impl Running {
             behind,
             is_behind_all,
             awaits_failure,
+            is_unsent,
             has_event,
             status,
         });

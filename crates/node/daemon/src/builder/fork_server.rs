@@ -246,7 +246,7 @@ impl Foreman {
                 sys::exit_now(1)
             }
         };
-        // A change of the user has removed this request, if it was made before.
+        // This comes after the change of the user, which removes an earlier request to the system.
         end_with(own);
         if !matches!(rustix::io::read(&go, &mut [0]), Ok(1)) {
             sys::exit_now(0);
