@@ -30,6 +30,7 @@
 mod account;
 mod admission;
 mod announce;
+mod answers;
 mod asker;
 mod asks;
 mod builder;

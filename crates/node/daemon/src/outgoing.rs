@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use penstock_link::{LinkError, Stream};
-use penstock_process::{Lock, Signal};
 use penstock_wire::hello::TICKET_BYTES;
 use penstock_wire::limits::HELLO_MS_MAX;
-use rustc_hash::FxHashMap;
 
+use crate::answers::Answers;
 use crate::dials::{ADDRESS_BYTES_MAX, PER_SESSION_MAX};
 use crate::message::{Control, ToDaemon};
 use crate::session::Dialer;
@@ -25,28 +24,18 @@ pub(crate) type Answer = Result<Stream, String>;
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     control: Arc<Control>,
-    asked: Lock<Asked>,
-    changed: Signal,
-}
-
-#[derive(Debug, Default)]
-struct Asked {
-    last: u64,
-    /// By number: what each thread waits for.
-    answers: FxHashMap<u64, Option<Answer>>,
+    answers: Answers<Answer>,
 }
 
 impl Outgoing {
     pub(crate) fn new(control: Arc<Control>) -> Self {
-        Self { control, asked: Lock::default(), changed: Signal::new() }
+        // The daemon would refuse one more.
+        Self { control, answers: Answers::new(PER_SESSION_MAX, ANSWER_MAX) }
     }
 
     /// Takes the daemon's answer. It is dropped if the thread that asked has given up.
     pub(crate) fn answered(&self, number: u64, answer: Answer) {
-        if let Some(waiting) = self.asked.lock().answers.get_mut(&number) {
-            *waiting = Some(answer);
-        }
-        self.changed.notify_all();
+        _ = self.answers.take(number, answer);
     }
 
     /// Asks the daemon. Waits until it may ask, and for the answer.
@@ -55,28 +44,12 @@ impl Outgoing {
         if address.len() > ADDRESS_BYTES_MAX {
             return Err("the address is too long".to_owned());
         }
-        // The daemon would refuse one more.
-        let is_full = |asked: &mut Asked| asked.answers.len() >= PER_SESSION_MAX;
-        let asked = self.asked.lock();
-        let (mut asked, _) = self.changed.wait_timeout_while(asked, ANSWER_MAX, is_full);
-        if is_full(&mut asked) {
-            return Err("this session waits for other nodes already".to_owned());
-        }
-        asked.last += 1;
-        let number = asked.last;
-        asked.answers.insert(number, None);
-        drop(asked);
-        let question = ToDaemon::Connect { number, address: address.to_owned(), ticket: *ticket };
-        let sent = self.control.send(&question, None);
-        let asked = self.asked.lock();
-        let most = if sent.is_ok() { ANSWER_MAX } else { Duration::ZERO };
-        let unanswered = |asked: &mut Asked| matches!(asked.answers.get(&number), Some(None));
-        let (mut asked, _) = self.changed.wait_timeout_while(asked, most, unanswered);
-        let answer = asked.answers.remove(&number).flatten();
-        drop(asked);
-        // Another thread may ask now.
-        self.changed.notify_all();
-        answer.unwrap_or_else(|| Err("the daemon has not answered".to_owned()))
+        self.answers.ask(|number| {
+            let address = address.to_owned();
+            let sent =
+                self.control.send(&ToDaemon::Connect { number, address, ticket: *ticket }, None);
+            sent.map_err(|error| format!("the daemon cannot be asked: {error}"))
+        })?
     }
 }
 
@@ -127,7 +100,6 @@ mod tests {
         }
         let made = threads.into_iter().map(|it| it.join().unwrap()).filter(Result::is_ok).count();
         assert_eq!(made, 1);
-        assert!(outgoing.asked.lock().answers.is_empty());
     }
 
     #[test]
@@ -143,7 +115,7 @@ mod tests {
         let (outgoing, daemon) = pair();
         drop(daemon);
         let error = dial(&outgoing).join().unwrap().unwrap_err().to_string();
-        assert!(error.contains("tcp:a:1") && error.contains("has not answered"), "{error}");
+        assert!(error.contains("tcp:a:1") && error.contains("cannot be asked"), "{error}");
         // Nobody waits for this answer.
         outgoing.answered(9, Err(String::new()));
     }

@@ -8,17 +8,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use penstock_process::{Lock, Signal};
+use penstock_process::Lock;
 use penstock_quota::{Cap, Loan, Resource, Terms};
 use penstock_wire::limits;
 
 use super::turns::Turns;
-
-/// Longest wait for the daemon's answer. Its thread answers within a millisecond. On a machine with
-/// a hundred busy processes per core, a process waits for its turn for less than a second.
-const ANSWER_MAX: Duration = Duration::from_secs(10);
+use crate::answers::{ANSWER_MAX, Answers};
 
 /// The daemon, as a source of loans.
 pub(crate) trait Lender: Send + Sync {
@@ -43,8 +39,7 @@ pub(crate) struct Allowance {
     pots: [Pot; Resource::ALL.len()],
     /// Held by the thread that asks the daemon.
     turn: Lock<()>,
-    question: Lock<Question>,
-    answered: Signal,
+    answers: Answers<Answer>,
     bytes_max: AtomicU64,
     commands_max: AtomicU64,
     /// Longest time of a kernel in s; 0 for no limit.
@@ -61,12 +56,6 @@ struct Pot {
     spare_max: AtomicU64,
     /// Whether a refusal was told.
     told: AtomicBool,
-}
-
-#[derive(Default)]
-struct Question {
-    number: u64,
-    answer: Option<Answer>,
 }
 
 impl Allowance {
@@ -90,8 +79,7 @@ impl Allowance {
             lender,
             pots,
             turn: Lock::default(),
-            question: Lock::default(),
-            answered: Signal::new(),
+            answers: Answers::new(1, ANSWER_MAX),
             bytes_max: AtomicU64::new(limits::STAGED_BYTES_MAX),
             commands_max: AtomicU64::new(limits::COMMANDS_IN_FLIGHT_MAX),
             kernel_max: AtomicU64::new(0),
@@ -165,16 +153,8 @@ impl Allowance {
 
     /// Takes the daemon's answer to a question.
     pub(crate) fn answered(&self, number: u64, resource: Resource, answer: Answer) {
-        let mut question = self.question.lock();
-        if question.number == number && question.answer.is_none() {
-            question.answer = Some(answer);
-            drop(question);
-            self.answered.notify_all();
-            return;
-        }
-        drop(question);
-        // The thread that asked has given up.
-        if let Ok(loan) = answer {
+        // Nobody waits for a loan that comes back.
+        if let Some(Ok(loan)) = self.answers.take(number, answer) {
             self.give(resource, loan.amount);
         }
     }
@@ -216,24 +196,11 @@ impl Allowance {
 
     /// Asks the daemon, and waits for its answer. Only the thread that has the turn may ask.
     fn ask(&self, resource: Resource, least: u64) -> Answer {
-        let nobody = || Err("the daemon cannot be asked for more".to_owned());
-        let Some(lender) = &self.lender else { return nobody() };
-        let mut question = self.question.lock();
-        question.number += 1;
-        question.answer = None;
-        let number = question.number;
-        drop(question);
-        if !lender.borrow(number, resource, least) {
-            return nobody();
-        }
-        let question = self.question.lock();
-        let unanswered = |question: &mut Question| question.answer.is_none();
-        let (mut question, _) = self.answered.wait_timeout_while(question, ANSWER_MAX, unanswered);
-        question.answer.take().unwrap_or_else(|| {
-            // A late answer belongs to nobody.
-            question.number += 1;
-            Err(format!("the daemon has not answered for {} s", ANSWER_MAX.as_secs()))
-        })
+        self.answers.ask(|number| {
+            let lender = self.lender.as_ref();
+            let is_asked = lender.is_some_and(|it| it.borrow(number, resource, least));
+            is_asked.then_some(()).ok_or_else(|| "the daemon cannot be asked for more".to_owned())
+        })?
     }
 }
 
