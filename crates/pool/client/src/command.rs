@@ -100,12 +100,12 @@ impl Queue {
         build: impl Fn(Id<kind::Event>) -> C + Copy + Send + 'static,
     ) -> Enqueued {
         let now = |session: &Session, issue: &Issue| {
-            source::send(session, &build(issue.event), &issue.waits, source)
+            session.send_with(source::sending(&build(issue.event), &issue.waits, source))
         };
         let later = || -> Later {
             let kept = source.keep();
             Box::new(move |session, issue| {
-                source::send_held(session, &build(issue.event), &issue.waits, &*kept)
+                session.send_held(source::sending(&build(issue.event), &issue.waits, &*kept))
             })
         };
         self.command(spec, now, later)

@@ -1,11 +1,9 @@
 //! Sources of the bytes of writes.
 
 use penstock_coherence::HostShape;
+use penstock_link::{LinkError, Sender};
 use penstock_wire::id::kind;
 use penstock_wire::{Call, Id};
-
-use crate::error::Result;
-use crate::session::Session;
 
 /// The bytes of a write.
 ///
@@ -84,29 +82,14 @@ impl Source for Kept {
     }
 }
 
-/// Sends a call with the bytes of a source.
-pub(crate) fn send<C: Call>(
-    session: &Session,
-    call: &C,
-    waits: &[Id<kind::Event>],
-    source: &dyn Source,
-) -> Result<()> {
-    match source.linear() {
-        Some(bytes) => session.send(call, waits, bytes),
-        None => session.send_pieces(call, waits, source.bytes(), &mut *source.pieces()),
-    }
-}
-
-/// As [`send`], for a command that was held back. The program may conclude from a loss that the
-/// command has ended, so [`Session::send_held`] guards the bytes.
-pub(crate) fn send_held<C: Call>(
-    session: &Session,
-    call: &C,
-    waits: &[Id<kind::Event>],
-    source: &dyn Source,
-) -> Result<()> {
-    session.send_held(|sender| match source.linear() {
+/// Returns what sends a call with the bytes of a source.
+pub(crate) fn sending<'a, C: Call>(
+    call: &'a C,
+    waits: &'a [Id<kind::Event>],
+    source: &'a dyn Source,
+) -> impl FnOnce(&Sender) -> Result<(), LinkError> + 'a {
+    move |sender| match source.linear() {
         Some(bytes) => sender.send(call, waits, bytes),
         None => sender.send_pieces(call, waits, source.bytes(), &mut *source.pieces()),
-    })
+    }
 }

@@ -10,14 +10,25 @@ use penstock_wire::{Call, Id};
 use super::Session;
 use crate::error::Result;
 
+/// What a sender says of a call.
+type Sent = std::result::Result<(), LinkError>;
+
 impl Session {
     /// Sends a call. It may wait in a batch until [`Session::flush`] or any wait.
     ///
     /// # Errors
     /// If the session is lost, or the call exceeds a limit.
     pub fn send<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], payload: &[u8]) -> Result<()> {
+        self.send_with(|sender| sender.send(call, waits, payload))
+    }
+
+    /// Has `send` send a call, as [`Session::send`].
+    ///
+    /// # Errors
+    /// As [`Session::send`].
+    pub(crate) fn send_with(&self, send: impl FnOnce(&Sender) -> Sent) -> Result<()> {
         penstock_trial::delay(penstock_trial::Place::ClientSends);
-        let sent = self.sender.send(call, waits, payload);
+        let sent = send(&self.sender);
         self.end_relief();
         sent.map_err(|error| self.not_sent(&error))
     }
@@ -37,40 +48,19 @@ impl Session {
         }
     }
 
-    /// As [`Session::send`], with a payload in pieces of `bytes` bytes in total.
-    ///
-    /// # Errors
-    /// As [`Session::send`].
-    pub fn send_pieces<C: Call>(
-        &self,
-        call: &C,
-        waits: &[Id<kind::Event>],
-        bytes: u64,
-        pieces: &mut dyn Iterator<Item = &[u8]>,
-    ) -> Result<()> {
-        let sent = self.sender.send_pieces(call, waits, bytes, pieces);
-        self.end_relief();
-        sent.map_err(|error| self.not_sent(&error))
-    }
-
     /// Has `send` send a command that was held back, with bytes of the program's memory. A thread
     /// that loses the session waits until `send` has returned.
     ///
     /// # Errors
     /// As [`Session::send`].
-    pub(crate) fn send_held(
-        &self,
-        send: impl FnOnce(&Sender) -> std::result::Result<(), LinkError>,
-    ) -> Result<()> {
-        penstock_trial::delay(penstock_trial::Place::ClientSends);
-        // In a forked child the lock may never be released.
-        let sent = self.sender.check().and_then(|()| {
+    pub(crate) fn send_held(&self, send: impl FnOnce(&Sender) -> Sent) -> Result<()> {
+        self.send_with(|sender| {
+            // In a forked child the lock may never be released.
+            sender.check()?;
             let _departing = self.departing.lock();
             // If the link has ended before the lock was taken, this takes no byte.
-            send(&self.sender)
-        });
-        self.end_relief();
-        sent.map_err(|error| self.not_sent(&error))
+            send(sender)
+        })
     }
 
     /// Sends all batched calls to the worker.
