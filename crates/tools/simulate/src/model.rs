@@ -79,7 +79,7 @@ impl Act {
     }
 
     fn is_blocking(&self) -> bool {
-        self.is_blocking_write() || matches!(self, Self::Read { is_blocking: true, .. })
+        matches!(self, Self::Write { is_blocking: true, .. } | Self::Read { is_blocking: true, .. })
     }
 
     pub fn read(&self) -> Vec<usize> {
@@ -418,5 +418,23 @@ mod tests {
         assert_eq!(lost(&[kept, scale(0)]), [0; 0], "the client has not sent the writer");
         let kept = Step { is_unsent: true, ..scale(0) };
         assert_eq!(lost(&[add(), kept]), [0; 0], "the client has not sent the user");
+    }
+
+    #[test]
+    fn a_loss_behind_later_commands_excuses_no_call_that_waited() {
+        let plan = Plan { fault: Fault::Starved { node: STARVED, buffers: 0 }, ..Plan::of(0) };
+        let add = || failed(STARVED, Act::Add { left: 0, right: 1, to: 2, count: 1 });
+        let scale = || failed(0, Act::Scale { buffer: 0, factor: 3, count: 1 });
+        let write = |is_blocking| {
+            let act = Act::Write { buffer: 0, at: 0, words: vec![7], stride: 1, is_blocking };
+            Step { status: Some(Status::NODE_LOST), ..failed(0, act) }
+        };
+        let wrong = |steps: &[Step]| {
+            check_steps(&plan, vec![vec![0]; 3], steps, &vec![Vec::new(); steps.len()])
+        };
+        assert_eq!(wrong(&[add(), write(false), scale()]), [""; 0]);
+        assert_eq!(wrong(&[add(), scale(), write(true)]), [""; 0]);
+        let told = wrong(&[add(), write(true), scale()]);
+        assert!(matches!(&told[..], [one] if one.starts_with("command 1 on node 0: failed with")));
     }
 }
