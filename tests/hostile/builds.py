@@ -230,7 +230,7 @@ def a_fork_server_that_finds_other_drivers(_):
         enter = lambda: os.chdir(folder)
         with with_pocl("vendors", before=enter) as node:
             _, *later = [builds_new(node, number) for number in range(3)]
-            wait_for(lambda: "it has other devices" in node.said(), node.said)
+            wait_for(lambda: "the workers have other devices" in node.said(), node.said)
             assert not any(has_drivers(fork_server_of(client.worker)) for client in later)
 
 

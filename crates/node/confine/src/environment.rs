@@ -1,7 +1,7 @@
 //! The environment of a worker: the variables that drivers read, and nothing else.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The variables that a worker keeps, each with the software that reads it. A name that ends with
 /// `*` stands for all names that begin with the part before the `*`.
@@ -82,6 +82,11 @@ pub const PRIVATE: &[(&str, &str)] = &[
     ("MESA_SHADER_CACHE_DIR", "cache/mesa"),
 ];
 
+/// Returns the variables of [`PRIVATE`] with the places that they name in a worker's own folder.
+pub fn places(folder: &Path) -> impl Iterator<Item = (&'static str, PathBuf)> {
+    PRIVATE.iter().map(|(name, inner)| (*name, folder.join(inner)))
+}
+
 /// Returns whether a worker keeps a variable.
 #[must_use]
 pub fn keeps(name: &OsStr) -> bool {
@@ -111,13 +116,8 @@ pub fn of_worker(
         .into_iter()
         .filter(|(name, _)| keeps(name) && !(folder.is_some() && is_private(name)))
         .map(|(name, value)| Setting { name, value });
-    let own = folder.into_iter().flat_map(|folder| {
-        let place = |(name, inner): &(&str, &str)| Setting {
-            name: (*name).into(),
-            value: folder.join(inner).into(),
-        };
-        PRIVATE.iter().map(place)
-    });
+    let own = folder.into_iter().flat_map(places);
+    let own = own.map(|(name, place)| Setting { name: name.into(), value: place.into() });
     kept.chain(own).collect()
 }
 

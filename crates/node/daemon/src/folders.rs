@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use penstock_confine::environment::PRIVATE;
+use penstock_confine::environment;
 use penstock_process::{Lock, variable};
 use rustix::fs::{FlockOperation, flock};
 
@@ -254,9 +254,8 @@ impl Folder {
 
     /// Makes the folders that the variables of a worker name.
     fn furnish(&self) -> io::Result<()> {
-        PRIVATE.iter().try_for_each(|(_, inner)| {
-            DirBuilder::new().mode(0o700).recursive(true).create(self.path.join(inner))
-        })
+        environment::places(&self.path)
+            .try_for_each(|(_, place)| DirBuilder::new().mode(0o700).recursive(true).create(place))
     }
 
     /// Gives the folder to the worker's own user.

@@ -197,7 +197,7 @@ pub(crate) fn fork() -> io::Result<Forked> {
 }
 
 /// Returns whether there was a moment, just now, at which all other threads of this process slept.
-pub(crate) fn others_sleep() -> io::Result<bool> {
+fn others_sleep() -> io::Result<bool> {
     let own = u64::from(rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs());
     let look = || {
         let mut threads = penstock_confine::threads::of_this_process()?;
@@ -211,19 +211,20 @@ pub(crate) fn others_sleep() -> io::Result<bool> {
 }
 
 /// Copies this process, whose other threads are those of drivers that wait for work. The copy has
-/// the calling thread alone, and must give no work to those that it lacks.
+/// the calling thread alone, and must give no work to those that it lacks. Returns `None`, without
+/// a copy, if one of the other threads does not sleep.
 ///
 /// # Errors
-/// Another thread does not sleep, or the system refuses.
-pub(crate) fn fork_beside_sleepers() -> io::Result<Forked> {
+/// The system refuses.
+pub(crate) fn fork_beside_sleepers() -> io::Result<Option<Forked>> {
     if !others_sleep()? {
-        return Err(io::Error::other("a thread of a driver runs"));
+        return Ok(None);
     }
     // SAFETY: the C library makes its own locks free in the copy. All other threads sleep, so none
     // waits for a lock that another one is about to free: each waits on a condition variable, which
     // has freed its lock, until it has work. So the copy finds no lock that nobody would free.
     let child = unsafe { libc::fork() };
-    forked(child)
+    forked(child).map(Some)
 }
 
 /// Returns what this answer of `fork` means.

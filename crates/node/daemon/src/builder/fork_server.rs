@@ -10,15 +10,13 @@
 //! compile. So the drivers are loaded here only if all of them are PoCL; otherwise each builder
 //! loads them itself.
 
-use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use penstock_confine::environment::PRIVATE;
-use penstock_confine::{Order, harden};
+use penstock_confine::{Order, environment, harden};
 use penstock_link::Patience;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -28,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use super::foreman::{self, end_with};
 use super::process::Bench;
 use super::task::{Goal, Making, Origin, Task};
+use crate::groups;
 use crate::message::Control;
 use crate::sys::{self, Forked, OomEntry, OomPriority};
 
@@ -112,7 +111,6 @@ pub(crate) fn serve_forks(control: Control, folder: Option<PathBuf>) -> ! {
             Ok(Some((ToForkServer::End(worker), _))) => server.end(worker),
             Ok(Some((ToForkServer::Foreman(request), Some(socket)))) => {
                 server.end(request.worker);
-                server.prepare(&request);
                 let worker = request.worker;
                 let foreman = Foreman { request, socket, output: output.take() };
                 let answer = match server.copy(&foreman.request) {
@@ -167,63 +165,48 @@ impl Server {
     }
 
     /// Loads the drivers and reads PoCL's library, if that is worth while now and possible.
-    fn prepare(&mut self, request: &Request) {
-        let is_due = self.has_served && self.bench.is_none();
-        let (true, Some(names), Some(folder)) = (is_due, &request.copied, &self.folder) else {
-            return;
-        };
-        let ready = std::env::set_current_dir(folder).and_then(|()| {
-            let bench = Box::leak(Box::new(Bench::new()));
-            // Variables with relative paths would lead to other drivers from here.
-            if bench.names() != *names {
-                return Err(io::Error::other("it has other devices than the workers"));
-            }
+    ///
+    /// # Errors
+    /// The drivers have other devices than the workers have. The daemon starts another server then,
+    /// which does not load drivers.
+    fn load(&mut self, request: &Request) -> io::Result<()> {
+        let is_due = self.has_served && self.bench.is_none() && request.copied.is_some();
+        if let (true, Some(folder)) = (is_due, &self.folder) {
+            std::env::set_current_dir(folder)?;
+            self.bench = Some(Box::leak(Box::new(Bench::new())));
+        }
+        // Variables with relative paths lead to other drivers from this folder.
+        let has_others = |bench: &&'static mut Bench| request.copied != Some(bench.names());
+        if self.bench.as_ref().is_some_and(has_others) {
+            return Err(io::Error::other("the workers have other devices than the fork server"));
+        }
+        if is_due {
             let origin = Origin::Source(b"kernel void empty() {}".to_vec());
             let making = Making { origin, options: None, headers: Vec::new() };
             let task = Task { devices: vec![0], goal: Goal::Build(making) };
-            let bench = bench.perform_in_thread(task);
-            settle()?;
-            Ok(bench)
-        });
-        match ready {
-            Ok(bench) => self.bench = Some(bench),
-            // The daemon starts another server, which does not load drivers.
-            Err(error) => {
-                tracing::warn!(%error, "the fork server cannot load the drivers");
-                sys::exit_now(1)
-            }
+            self.bench = self.bench.take().map(|bench| bench.perform_in_thread(task));
         }
+        Ok(())
     }
 
     /// Copies this process. The copy waits until the other end of the pipe that it gets says that
     /// the daemon knows of it. Until then another fork server may get the same request.
-    fn copy(&self, request: &Request) -> io::Result<(Forked, OwnedFd)> {
-        let has_others = |bench: &&'static mut Bench| request.copied != Some(bench.names());
-        if self.bench.as_ref().is_some_and(has_others) {
-            return Err(io::Error::other("the workers have other devices now"));
-        }
+    fn copy(&mut self, request: &Request) -> io::Result<(Forked, OwnedFd)> {
+        self.load(request)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
-        let forked = if self.bench.is_none() {
-            sys::fork()?
-        } else {
-            settle()?;
-            sys::fork_beside_sleepers()?
+        let end = Instant::now() + SETTLE_MAX;
+        let forked = loop {
+            match sys::fork_beside_sleepers()? {
+                Some(forked) => break forked,
+                None if Instant::now() > end => {
+                    return Err(io::Error::other("threads of the drivers do not come to rest"));
+                }
+                None => thread::sleep(SETTLE_LOOK),
+            }
         };
         let end = if matches!(forked, Forked::Child) { wait } else { go };
         Ok((forked, end))
     }
-}
-
-/// Waits until all other threads of this process sleep.
-fn settle() -> io::Result<()> {
-    let end = Instant::now() + SETTLE_MAX;
-    while !sys::others_sleep()? {
-        if Instant::now() > end {
-            return Err(io::Error::other("threads of the drivers do not come to rest"));
-        }
-        thread::sleep(SETTLE_LOOK);
-    }
-    Ok(())
 }
 
 /// A copy of the fork server on its way to be a foreman.
@@ -263,14 +246,13 @@ fn enter(request: &Request, output: Option<OwnedFd>) -> io::Result<OomEntry> {
         rustix::stdio::dup2_stderr(&output)?;
     }
     if let Some(group) = &request.group {
-        fs::write(group.join("cgroup.procs"), "0")?;
+        groups::move_into(group, std::process::id())?;
     }
     // If the worker has ended, its group may have too, and this fails.
     let worker = i32::try_from(request.worker).ok().and_then(Pid::from_raw);
     rustix::process::setpgid(None, Some(worker.ok_or(io::ErrorKind::InvalidInput)?))?;
     if let Some(folder) = &request.order.folder {
-        let places = PRIVATE.iter().map(|(name, inner)| (*name, folder.join(inner)));
-        sys::set_variables(places)?;
+        sys::set_variables(environment::places(folder))?;
     }
     // Otherwise the entry below belongs to root. `Order::begin` hides this process again.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;

@@ -28,8 +28,8 @@ fn a_worker_has_a_folder_that_goes_with_it() {
     let (base, folders) = folders("own-folder");
     let (one, two) = (folders.worker(None).unwrap(), folders.worker(None).unwrap());
     assert_ne!(one.path(), two.path());
-    for (_, inner) in PRIVATE {
-        assert!(one.path().join(inner).is_dir(), "{inner}");
+    for (_, place) in environment::places(one.path()) {
+        assert!(place.is_dir(), "{}", place.display());
     }
     let path = one.path().to_owned();
     drop(one);

@@ -77,8 +77,7 @@ impl Groups {
         end_leftovers(&own, END_MAX);
         let leaf = own.join(OWN_LEAF);
         make(&leaf).map_err(system("making a control group for the daemon"))?;
-        let process = std::process::id().to_string();
-        fs::write(leaf.join("cgroup.procs"), process)
+        move_into(&leaf, std::process::id())
             .map_err(system("moving the daemon into its control group"))?;
         let enabled = controllers.into_iter().filter(|controller| {
             let word = format!("+{}", controller.name());
@@ -199,9 +198,14 @@ impl Drop for Groups {
             let word = format!("-{}", controller.name());
             _ = fs::write(self.own.join("cgroup.subtree_control"), word);
         }
-        _ = fs::write(self.own.join("cgroup.procs"), std::process::id().to_string());
+        _ = move_into(&self.own, std::process::id());
         _ = fs::remove_dir(self.own.join(OWN_LEAF));
     }
+}
+
+/// Moves a process into the control group with this folder.
+pub(crate) fn move_into(group: &Path, process: u32) -> io::Result<()> {
+    fs::write(group.join("cgroup.procs"), process.to_string())
 }
 
 impl Group {
@@ -212,7 +216,7 @@ impl Group {
 
     /// Moves a process into this group. What it starts from now on is in the group, too.
     pub(crate) fn take(&self, process: u32) -> io::Result<()> {
-        fs::write(self.path.join("cgroup.procs"), process.to_string())
+        move_into(&self.path, process)
     }
 
     /// Holds the group's processes back, or lets them go on, if it has a share of the processors of
