@@ -32,6 +32,7 @@ use super::agree;
 use super::convergence;
 use super::effects::{self, is_meeting};
 use super::flow::{self, Block, ControlFlow};
+use super::inline::place_labels;
 use super::order::stop_instruction;
 use super::uniform::Uniformity;
 use crate::ir::{
@@ -168,16 +169,18 @@ fn starts_with_barrier(
     Some(starts)
 }
 
-/// Returns for each block whether it ends with a branch that has barriers on all ways behind it:
-/// LLVM may move one to the end of the block.
+/// Returns for each block whether it ends with a branch that has barriers on all ways behind it,
+/// and not the same one first on all ways: LLVM may make one barrier at the end of the block from
+/// two of them. It makes no copies of a barrier, so it can move none that all ways come to first.
 fn merged_in_front(flow: &ControlFlow, uniform: &Uniformity, barriers: &[bool]) -> Vec<bool> {
-    let mut lead = vec![true; flow.blocks.len() + 1];
-    lead[flow.exit()] = false;
-    let mut stack = vec![flow.exit()];
     let mut before = vec![Vec::new(); flow.blocks.len() + 1];
     for (from, block) in flow.blocks.iter().enumerate() {
         block.successors.iter().for_each(|to| before[*to].push(from));
     }
+    let first = first_barriers(flow, &before, barriers);
+    let mut lead = vec![true; flow.blocks.len() + 1];
+    lead[flow.exit()] = false;
+    let mut stack = vec![flow.exit()];
     while let Some(block) = stack.pop() {
         for &from in &before[block] {
             if !barriers[from] && std::mem::replace(&mut lead[from], false) {
@@ -187,9 +190,44 @@ fn merged_in_front(flow: &ControlFlow, uniform: &Uniformity, barriers: &[bool]) 
     }
     let leads = |(block, range): (usize, &Block)| {
         let next = &range.successors;
-        uniform.block(block) && next.len() > 1 && next.iter().all(|next| lead[*next])
+        let are_several = || {
+            let firsts: HashSet<_> = next.iter().map(|next| first[*next]).collect();
+            firsts.len() > 1 || firsts.contains(&First::Several)
+        };
+        uniform.block(block) && next.iter().all(|next| lead[*next]) && are_several()
     };
     flow.blocks.iter().enumerate().map(leads).collect()
+}
+
+/// The barriers that paths from a block come to first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum First {
+    None,
+    /// All paths that come to a barrier come to that of this block.
+    One(usize),
+    Several,
+}
+
+/// Returns for each block the barriers that paths from its start come to first. `before` lists the
+/// blocks in front of each block.
+fn first_barriers(flow: &ControlFlow, before: &[Vec<usize>], barriers: &[bool]) -> Vec<First> {
+    let mut first = vec![First::None; flow.blocks.len() + 1];
+    let mut stack: Vec<usize> = (0..barriers.len()).filter(|block| barriers[*block]).collect();
+    stack.iter().for_each(|block| first[*block] = First::One(*block));
+    while let Some(block) = stack.pop() {
+        for &from in before[block].iter().filter(|from| !barriers[**from]) {
+            let joined = match (first[from], first[block]) {
+                (First::None, other) => other,
+                (known, other) if known == other => known,
+                _ => First::Several,
+            };
+            if joined != first[from] {
+                first[from] = joined;
+                stack.push(from);
+            }
+        }
+    }
+    first
 }
 
 /// Adds the blocks that threads may reach together behind a barrier that not all paths pass. LLVM
@@ -281,12 +319,8 @@ fn with_closed(function: &Function, flow: &ControlFlow, open: &OpenEdges) -> Fun
             false => jump(Opcode::Bra, Some(behind[to])),
         });
     }
-    for (at, statement) in text.iter().enumerate() {
-        if let Statement::Label(label) = statement {
-            fresh.labels[label.index()].position = u32::try_from(at).unwrap_or(u32::MAX);
-        }
-    }
     fresh.body = Some(text);
+    place_labels(&mut fresh);
     fresh
 }
 

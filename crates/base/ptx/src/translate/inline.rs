@@ -56,14 +56,19 @@ pub(super) fn flatten(module: &Module, entry: &Entry) -> Result<Function, Transl
     }
     let Inliner { mut flat, mut body, frame_most, .. } = inliner;
     promote(&mut flat, &mut body);
-    for (position, statement) in body.iter().enumerate() {
-        if let Statement::Label(label) = statement {
-            flat.labels[label.index()].position = u32::try_from(position).unwrap_or(u32::MAX);
-        }
-    }
     flat.frame_bytes = frame_most;
     flat.body = Some(body);
+    place_labels(&mut flat);
     Ok(flat)
+}
+
+/// Notes where each label of a function is now.
+pub(super) fn place_labels(function: &mut Function) {
+    for (position, statement) in function.body.iter().flatten().enumerate() {
+        if let Statement::Label(label) = statement {
+            function.labels[label.index()].position = u32::try_from(position).unwrap_or(u32::MAX);
+        }
+    }
 }
 
 struct Inliner<'a> {

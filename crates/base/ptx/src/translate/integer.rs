@@ -380,17 +380,13 @@ impl Writer<'_> {
             }
             Opcode::Div | Opcode::Rem => return self.divide(what),
             Opcode::Sad => {
-                let from = self.sources(what, ty, 3)?;
-                (
-                    plain,
-                    format!(
-                        "({})(abs_diff({}, {}) + {})",
-                        value_type(plain),
-                        from[0],
-                        from[1],
-                        from[2]
-                    ),
-                )
+                // PoCL's `abs_diff` subtracts signed numbers, and leaves open what is too large for
+                // one of them.
+                let (from, cast) = (self.sources(what, ty, 3)?, value_type(plain));
+                let (a, b, c) = (&from[0], &from[1], &from[2]);
+                let difference =
+                    format!("({a} < {b} ? ({cast}){b} - ({cast}){a} : ({cast}){a} - ({cast}){b})");
+                (plain, format!("({cast})({difference} + {c})"))
             }
             Opcode::Popc | Opcode::Clz => {
                 let from = self.sources(what, plain, 1)?;

@@ -13,6 +13,10 @@
 //! 2. Threads of a block exchange values through memory only across meetings of the text: barriers,
 //!    `bar.warp.sync`, votes and shuffles of which they use the results. So lanes need no other
 //!    stops. `idle_votes` removes votes without a use.
+//! 3. They exchange these values through shared memory only. So a meeting of a warp orders nothing
+//!    if shared memory does not change next to it. `idle_syncs` removes such meetings.
+//! 4. `bar.red.or` asks whether the block may take a shorter way. The longer way is right for all
+//!    keys, and `shorter_way` takes it.
 //!
 //! Decision 71 shows this for each step of the kernel. A program that gives its own kernel such a
 //! name promises the same.

@@ -35,7 +35,8 @@
 //! knowledge of `linear`, `roots`, `values` and `conditions`. `regions` finds where lanes that took
 //! different paths come together again, and `spin` finds loops that only wait. `peers` decides
 //! whether such a loop may wait for another thread of its own block. `known` names kernels of
-//! libraries that need none of these stops, and `idle_votes` takes votes without a use from them.
+//! libraries that need none of these stops. `idle_votes` and `idle_syncs` take votes and meetings
+//! without a use from them, and `shorter_way` a branch.
 //!
 //! Independent votes share a barrier (`vote_rows`).
 //!
@@ -72,6 +73,7 @@ mod error;
 mod float;
 mod flow;
 mod half;
+mod idle_syncs;
 mod idle_votes;
 mod inline;
 mod integer;
@@ -93,6 +95,7 @@ mod prelude;
 mod promote;
 mod regions;
 mod roots;
+mod shorter_way;
 mod special;
 mod spin;
 mod statement;
@@ -254,18 +257,21 @@ fn body_of(
 }
 
 /// Writes the body of a kernel with a known protocol (see `known`), which needs no other meetings
-/// than its own. Returns `None` for other kernels, and if the kernel is a state machine even so.
+/// than its own. Returns `None` for other kernels, if the kernel is a state machine even so, and if
+/// its threads may fail: others would wait for what a failed thread does not store.
 fn known_body(
     module: &Module,
     entry: &Entry,
     flat: &Function,
     options: &Options,
 ) -> Result<Option<KernelBody>, TranslateError> {
-    if !known::is_known(&entry.name) {
+    if !known::is_known(&entry.name) || flat.may_fail {
         return Ok(None);
     }
     let mut flat = flat.clone();
     idle_votes::remove(&mut flat);
+    idle_syncs::remove(&mut flat);
+    shorter_way::leave_out(&mut flat);
     if closing::close_branches(&mut flat) {
         return Ok(None);
     }

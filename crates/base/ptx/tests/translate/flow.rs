@@ -459,3 +459,23 @@ fn a_branch_with_a_barrier_meets_two_without() {
         }
     }
 }
+
+#[test]
+fn differences_that_are_too_large_for_a_signed_number_are_right() {
+    // Compilers know that the number of a thread is not negative.
+    let body = "sad.s32 %r3, %t, 0x80000000, -1; st.global.u32 [%to], %r3;
+         cvt.u64.u32 %rd1, %t; sad.s64 %rd2, %rd1, 0x8000000000000000, -1;
+         mul.wide.u32 %rd3, %t, 8; add.s64 %rd3, %out, %rd3; st.global.u64 [%rd3+256], %rd2; ret;";
+    run(body, &[], 0, 1, 64, 192, |machine, found| {
+        let wanted: Vec<u32> = (0..64).map(|thread| 0x7fff_ffff + thread).collect();
+        assert_eq!(found[..64], wanted, "{}", machine.name);
+        let long: Vec<u64> = found[64..]
+            .as_chunks()
+            .0
+            .iter()
+            .map(|[low, high]| u64::from(*high) << 32 | u64::from(*low))
+            .collect();
+        let wanted: Vec<u64> = (0..64).map(|thread| 0x7fff_ffff_ffff_ffff + thread).collect();
+        assert_eq!(long, wanted, "{}", machine.name);
+    });
+}

@@ -191,6 +191,108 @@ fn a_vote_is_idle_only_if_nothing_but_such_votes_uses_it() {
     assert_eq!(votes("vote.sync.any.pred %p2, %p1, %r2;"), 1, "no ballot");
 }
 
+#[test]
+fn only_branches_in_front_of_several_barriers_are_closed() {
+    let closes = |body: &str| source(body).matches("ps_close();").count();
+    // One of the ways behind a branch of the block leads through a branch of some threads.
+    let ways = |end: &str| {
+        format!(
+            "ld.param.u32 %r5, [b]; setp.eq.u32 %p1, %r5, 0; setp.ne.u32 %p2, %r1, 0;
+             @%p1 bra K; @%p2 bra J; st.global.u32 [%rd2], %r1; J: {end} ret;"
+        )
+    };
+    assert_eq!(closes(&ways("K: bar.sync 0;")), 0, "all ways come to one barrier");
+    assert_eq!(closes(&ways("K: st.global.u32 [%rd2+4], %r1; bar.sync 0; bar.sync 0;")), 0);
+    assert!(closes(&ways("bar.sync 0; ret; K: bar.sync 0;")) > 0, "LLVM may merge two barriers");
+}
+
+#[test]
+fn lanes_meet_only_where_they_exchange_values_in_a_known_kernel() {
+    let known = format!("_ZN3cub29DeviceRadixSortOnesweepKernel{ARGUMENTS}");
+    let barriers = |name: &str, body: &str| {
+        let body = format!(
+            ".reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; .shared .align 4 .b8 s[512];
+             ld.param.u64 %rd1, [a]; cvta.to.global.u64 %rd2, %rd1; mov.u32 %r1, %tid.x;
+             shl.b32 %r2, %r1, 2; mov.u32 %r3, s; add.s32 %r3, %r3, %r2; {body} ret;"
+        );
+        kernel_named(name, &body, &options()).source.matches("\nbarrier(").count()
+    };
+    let of = |body: &str| barriers(&known, body);
+    let (load, store) = ("ld.shared.u32 %r4, [%r3];", "st.global.u32 [%rd2], %r4;");
+    let meet = "bar.warp.sync -1;";
+    let row = format!("{load} {store} {meet} {load} {store} {meet}");
+    assert_eq!(of(&row), 0);
+    assert_eq!(barriers("k", &row), 2, "another kernel may exchange values in global memory");
+    assert_eq!(of(&format!("st.shared.u32 [%r3], 1; bar.sync 0; {row}")), 1);
+    assert_eq!(of(&format!("{row} bar.sync 0; st.shared.u32 [%r3], 1;")), 1);
+    for change in [
+        "st.shared.u32 [%r3], 1;",
+        "atom.shared.add.u32 %r5, [%r3], 1;",
+        "cvt.u64.u32 %rd3, %r3; cvta.shared.u64 %rd3, %rd3; st.u32 [%rd3], 1;",
+    ] {
+        assert_eq!(of(&format!("{change} {row}")), 1, "{change} comes before the first meeting");
+        assert_eq!(of(&format!("{row} {change}")), 1, "{change} comes behind the last meeting");
+        assert_eq!(of(&format!("{load} {meet} {change} {meet} {load}")), 2, "{change}");
+    }
+    // Some lanes meet, so another meeting may order what others do.
+    let some = row.replacen("-1", "15", 1);
+    assert_eq!(of(&some), 1);
+    assert_eq!(of(&format!("{load} {meet} bar.warp.sync 15; st.shared.u32 [%r3], 1;")), 2);
+    // The change comes in the next turn of a loop, or only on some paths.
+    let turns = |change: &str| {
+        of(&format!(
+            "L: {load} {meet} {change} add.u32 %r6, %r6, 1; setp.lt.u32 %p1, %r6, 9; @%p1 bra L;"
+        ))
+    };
+    assert_eq!((turns(""), turns("st.shared.u32 [%r3], %r4;")), (0, 1));
+    let path = |change: &str| of(&format!("setp.eq.u32 %p1, %r1, 5; {load} {meet} @%p1 {change}"));
+    assert_eq!((path("st.global.u32 [%rd2], 1;"), path("st.shared.u32 [%r3], 1;")), (0, 1));
+}
+
+#[test]
+fn a_known_kernel_takes_the_way_that_is_right_for_all_keys() {
+    let known = format!("_ZN3cub29DeviceRadixSortOnesweepKernel{ARGUMENTS}");
+    let text = |name: &str, branch: &str| {
+        let body = format!(
+            ".reg .pred %p<9>; .reg .b32 %r<20>; .reg .b64 %rd<20>; ld.param.u64 %rd1, [a];
+             cvta.to.global.u64 %rd2, %rd1; mov.u32 %r1, %tid.x; setp.eq.u32 %p1, %r1, 5;
+             bar.red.or.pred %p2, 0, %p1; {branch}
+             S: st.global.u32 [%rd2], 0x1111; ret; L: st.global.u32 [%rd2], 0x2222; ret;"
+        );
+        kernel_named(name, &body, &options()).source
+    };
+    let ways = |name: &str, branch: &str| {
+        let text = text(name, branch);
+        eprintln!("{text}");
+        (text.contains("1111"), text.contains("2222"))
+    };
+    let answer = "selp.u32 %r2, 1, 0, %p2; setp.eq.s32 %p3, %r2, 0;";
+    for longer in [
+        format!("{answer} add.u32 %r3, %r1, 1; @%p3 bra L;"),
+        format!("{} @!%p3 bra L;", answer.replace("eq", "ne")),
+        "selp.b32 %r2, 0xffffffff, 0, %p2; setp.ne.s32 %p3, %r2, -1; @%p3 bra L;".to_owned(),
+        "selp.b32 %r2, 0, 0xffffffff, %p2; setp.eq.s32 %p3, %r2, -1; @%p3 bra L;".to_owned(),
+        "@!%p2 bra L;".to_owned(),
+        "@%p2 bra S; bra L;".to_owned(),
+    ] {
+        assert_eq!(ways(&known, &longer), (false, true), "{longer}");
+        assert_eq!(ways("k", &longer), (true, true), "{longer}");
+    }
+    // Code behind the branch may use the answer, which is no.
+    let used = "st.global.u32 [%rd2+4], %r2; @%p3 bra L;";
+    assert_eq!(ways(&known, &format!("{answer} {used}")), (false, true));
+    // The branch depends on more than the answer.
+    for other in [
+        "setp.eq.u32 %p3, %r1, 7; @%p3 bra L;".to_owned(),
+        format!("{answer} ld.global.u32 %r2, [%rd2]; setp.eq.s32 %p3, %r2, 0; @%p3 bra L;"),
+        format!("{answer} @%p1 setp.eq.s32 %p3, %r1, 0; @%p3 bra L;"),
+        "selp.u32 %r2, 1, %r1, %p2; setp.eq.s32 %p3, %r2, 0; @%p3 bra L;".to_owned(),
+        format!("{answer} bra M; M: @%p3 bra L;"),
+    ] {
+        assert_eq!(ways(&known, &other), (true, true), "{other}");
+    }
+}
+
 /// The number of barriers of a kernel that votes, and stores the results.
 fn barriers_of_votes(votes: &str) -> usize {
     let body = format!(
