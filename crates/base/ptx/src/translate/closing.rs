@@ -194,7 +194,8 @@ fn merged_in_front(flow: &ControlFlow, uniform: &Uniformity, barriers: &[bool]) 
             let firsts: HashSet<_> = next.iter().map(|next| first[*next]).collect();
             firsts.len() > 1 || firsts.contains(&First::Several)
         };
-        uniform.block(block) && next.iter().all(|next| lead[*next]) && are_several()
+        let is_branch = next.len() > 1 && uniform.block(block);
+        is_branch && next.iter().all(|next| lead[*next]) && are_several()
     };
     flow.blocks.iter().enumerate().map(leads).collect()
 }

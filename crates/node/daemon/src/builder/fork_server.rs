@@ -194,18 +194,23 @@ impl Server {
     fn copy(&mut self, request: &Request) -> io::Result<(Forked, OwnedFd)> {
         self.load(request)?;
         let (wait, go) = pipe_with(PipeFlags::CLOEXEC)?;
-        let end = Instant::now() + SETTLE_MAX;
-        let forked = loop {
-            match sys::fork_beside_sleepers()? {
-                Some(forked) => break forked,
-                None if Instant::now() > end => {
-                    return Err(io::Error::other("threads of the drivers do not come to rest"));
-                }
-                None => thread::sleep(SETTLE_LOOK),
-            }
-        };
+        let forked = if self.bench.is_none() { sys::fork()? } else { fork_when_drivers_rest()? };
         let end = if matches!(forked, Forked::Child) { wait } else { go };
         Ok((forked, end))
+    }
+}
+
+/// Copies this process as soon as all threads of the drivers sleep.
+fn fork_when_drivers_rest() -> io::Result<Forked> {
+    let end = Instant::now() + SETTLE_MAX;
+    loop {
+        if let Some(forked) = sys::fork_beside_sleepers()? {
+            return Ok(forked);
+        }
+        if Instant::now() > end {
+            return Err(io::Error::other("threads of the drivers do not come to rest"));
+        }
+        thread::sleep(SETTLE_LOOK);
     }
 }
 

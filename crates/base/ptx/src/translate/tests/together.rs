@@ -204,6 +204,23 @@ fn only_branches_in_front_of_several_barriers_are_closed() {
     assert_eq!(closes(&ways("K: bar.sync 0;")), 0, "all ways come to one barrier");
     assert_eq!(closes(&ways("K: st.global.u32 [%rd2+4], %r1; bar.sync 0; bar.sync 0;")), 0);
     assert!(closes(&ways("bar.sync 0; ret; K: bar.sync 0;")) > 0, "LLVM may merge two barriers");
+    // Branches without barriers lead to a branch in front of two barriers.
+    let chain = |length: u32| {
+        let part = |at: u32| {
+            format!(
+                "setp.eq.u32 %p3, %r5, {at}; @%p3 bra A{at}; st.global.u32 [%rd2], {at};
+                 bra B{at}; A{at}: st.global.u32 [%rd2+4], {at}; B{at}:"
+            )
+        };
+        let parts: String = (2..2 + length).map(part).collect();
+        format!(
+            "ld.param.u32 %r5, [b]; setp.eq.u32 %p1, %r5, 0; {parts}
+             @%p1 bra K; bar.sync 0; st.global.u32 [%rd2+8], %r1; bra E;
+             K: st.global.u32 [%rd2+12], %r1; bar.sync 0; E: st.global.u32 [%rd2+16], %r1; ret;"
+        )
+    };
+    assert_eq!(closes(&chain(1)), closes(&chain(12)));
+    assert!(!is_machine(&chain(12)));
 }
 
 #[test]
