@@ -1,12 +1,13 @@
 //! What every part of Penstock needs from the process that it runs in: locks that ignore poisoning,
 //! the start of threads, the table and the reader of environment variables, the search of `PATH`,
-//! messages of libraries, the host's free memory, and C's standard output, for the text that
-//! kernels print. The feature `world` makes tests of several threads run them in a world without a
-//! clock.
+//! messages of libraries, the end of the process, the host's free memory, and C's standard output,
+//! for the text that kernels print. The feature `world` makes tests of several threads run them in
+//! a world without a clock.
 //!
 //! Penstock's libraries are loaded into other people's programs, so this crate starts only threads
 //! that a caller wants, and depends only on `libc`.
 
+pub mod exit;
 pub mod host;
 pub mod lock;
 pub mod log;
@@ -26,7 +27,7 @@ pub mod world;
 #[cfg(not(feature = "world"))]
 pub use lock::{Guard, Lock, Signal};
 pub use shared_lock::SharedLock;
-pub use threads::{at_once, start, start_scoped, start_with_stack};
+pub use threads::{at_once, is_own, start, start_scoped, start_with_stack};
 #[cfg(not(feature = "world"))]
 pub use turn::{now, sleep};
 #[cfg(feature = "world")]

@@ -1,6 +1,7 @@
 //! How threads start. A rule of `tools/policy` refuses other starts, except in tests and
 //! examples.
 
+use std::cell::Cell;
 use std::io;
 use std::thread::{self, Builder, JoinHandle, Scope, ScopedJoinHandle};
 
@@ -18,7 +19,7 @@ pub fn start<T: Send + 'static>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    Builder::new().name(name.into()).spawn(member(work))
+    Builder::new().name(name.into()).spawn(member(own(work)))
 }
 
 /// Like [`start`], for a thread with a stack of `stack_bytes`.
@@ -31,7 +32,7 @@ pub fn start_with_stack<T: Send + 'static>(
     stack_bytes: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<JoinHandle<T>> {
-    Builder::new().name(name.into()).stack_size(stack_bytes).spawn(member(work))
+    Builder::new().name(name.into()).stack_size(stack_bytes).spawn(member(own(work)))
 }
 
 /// Starts a thread that ends before `scope` does. The thread belongs to no world, because the
@@ -44,7 +45,7 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     name: impl Into<String>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> io::Result<ScopedJoinHandle<'scope, T>> {
-    Builder::new().name(name.into()).spawn_scoped(scope, work)
+    Builder::new().name(name.into()).spawn_scoped(scope, own(work))
 }
 
 /// Calls `work` for each item in a thread of its own, and returns the results in the order of the
@@ -64,9 +65,34 @@ pub fn at_once<I: Send, T: Send>(
     })
 }
 
+thread_local! {
+    static IS_OWN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether a function of this module has started this thread. In a library, all other
+/// threads are the program's.
+#[must_use]
+pub fn is_own() -> bool {
+    IS_OWN.get()
+}
+
+fn own<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    move || {
+        IS_OWN.set(true);
+        work()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_knows_who_has_started_it() {
+        assert!(!is_own());
+        assert!(start("test-own", is_own).unwrap().join().unwrap());
+        assert!(!thread::spawn(is_own).join().unwrap());
+    }
 
     #[test]
     fn results_have_the_order_of_the_items_and_tell_of_panics() {
