@@ -8,7 +8,7 @@ use crate::joint::{Joint, STALL_MIN};
 use crate::stream::Stream;
 use crate::transport::rings::ring::{Reader, STEP_BYTES, Writer};
 use crate::transport::syscall::Readiness;
-use crate::wait::{Await, Patience, Policy, Waiter};
+use crate::wait::{Await, Patience, Policy, Waiter, for_room};
 
 /// Doorbell bytes taken from a socket at once. More than a few come only from needless rings.
 const DOORBELLS_MAX: usize = 64;
@@ -65,14 +65,7 @@ impl RingOut {
             if self.ring.room(step)? < step {
                 joint.check()?;
                 self.tell(joint)?;
-                let mut room = Room { ring: &mut self.ring, joint, step };
-                if !self
-                    .waiter
-                    .wait(Patience::Until(penstock_process::now() + STALL_MIN), &mut room)?
-                {
-                    joint.tell_stall();
-                    self.waiter.wait(Patience::Forever, &mut room)?;
-                }
+                for_room(|| self.wait_for_room(joint, step))?;
             }
             let (now, rest) = bytes.split_at(step);
             self.ring.put(now);
@@ -81,6 +74,16 @@ impl RingOut {
                 joint.check()?;
                 self.tell(joint)?;
             }
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(&mut self, joint: &Joint, step: usize) -> Result<(), LinkError> {
+        let mut room = Room { ring: &mut self.ring, joint, step };
+        let stalled = penstock_process::now() + STALL_MIN;
+        if !self.waiter.wait(Patience::Until(stalled), &mut room)? {
+            joint.tell_stall();
+            self.waiter.wait(Patience::Forever, &mut room)?;
         }
         Ok(())
     }

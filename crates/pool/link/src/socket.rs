@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::error::LinkError;
 use crate::joint::{Joint, STALL_MIN};
 use crate::transport::syscall::Readiness;
-use crate::wait::{Await, Patience, Policy, Waiter};
+use crate::wait::{Await, Patience, Policy, Waiter, for_room};
 
 /// Number of bytes of small frames that are gathered before they are sent. TCP sends 256 messages
 /// of 64 B at 20 ns each, while a single message costs 2.5-3 µs. Above 32 KiB nothing is gained.
@@ -149,11 +149,7 @@ impl SocketOut {
             match joint.stream.send_now(rest)? {
                 Some(sent) => IoSlice::advance_slices(&mut rest, sent),
                 None => {
-                    let stalled = Some(penstock_process::now() + STALL_MIN);
-                    if !joint.wait(&joint.stream, Readiness::Writable, stalled)? {
-                        joint.tell_stall();
-                        joint.wait(&joint.stream, Readiness::Writable, None)?;
-                    }
+                    for_room(|| wait_for_room(joint))?;
                     joint.check()?;
                 }
             }
@@ -189,6 +185,15 @@ impl SocketOut {
         self.sent = 0;
         self.since = None;
     }
+}
+
+fn wait_for_room(joint: &Joint) -> Result<(), LinkError> {
+    let stalled = Some(penstock_process::now() + STALL_MIN);
+    if !joint.wait(&joint.stream, Readiness::Writable, stalled)? {
+        joint.tell_stall();
+        joint.wait(&joint.stream, Readiness::Writable, None)?;
+    }
+    Ok(())
 }
 
 /// Receiving half of a link over a socket.

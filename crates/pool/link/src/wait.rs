@@ -1,5 +1,6 @@
 //! How a thread waits: it spins briefly, then yields its core, then sleeps.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use crate::error::LinkError;
@@ -205,6 +206,24 @@ impl Waiter {
             (false, false) => Turn::Unused(back),
         })
     }
+}
+
+thread_local! {
+    static ROOM_WAIT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Runs `wait`, in which this thread waits until a link has room for what it sends.
+pub(crate) fn for_room<T>(wait: impl FnOnce() -> T) -> T {
+    let since = penstock_process::now();
+    let waited = wait();
+    ROOM_WAIT.set(ROOM_WAIT.get().saturating_add(penstock_process::since(since)));
+    waited
+}
+
+/// Returns the time in which this thread has waited for room on any link, since the last call.
+#[must_use]
+pub fn take_room_wait() -> Duration {
+    ROOM_WAIT.take()
 }
 
 /// Result of a yield, and the time of its end.

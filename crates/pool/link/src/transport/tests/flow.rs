@@ -11,7 +11,7 @@ use penstock_wire::{Frame, I32, Id, Payload};
 use super::support::{Random, in_time, pattern, soon, wait_for};
 use super::{Way, bulk, number_of, receive_number};
 use crate::receiver::Received;
-use crate::wait::Patience;
+use crate::wait::{Patience, take_room_wait};
 
 pub(crate) fn patience_ends(way: &Way) {
     let ((_sender, _back), (_reply, mut receiver)) = way.links();
@@ -61,6 +61,7 @@ pub(crate) fn a_sender_without_room_waits_for_the_reader_and_says_so(way: &Way) 
         scope.spawn(|| {
             sender.send(&bulk(1), &[], &payload).unwrap();
             sender.flush().unwrap();
+            assert!(!take_room_wait().is_zero() && take_room_wait().is_zero());
             done.store(true, Ordering::Relaxed);
         });
         wait_for("a stall", || stalls.load(Ordering::Relaxed) > 0);
