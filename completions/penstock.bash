@@ -478,7 +478,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__run)
-            opts="-h --nodes --devices --no-local --allow-missing --wait --mpi --help"
+            opts="-h --nodes --devices --no-local --allow-missing --wait --mpi --summary --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -498,6 +498,10 @@ _penstock() {
                     ;;
                 --mpi)
                     COMPREPLY=($(compgen -W "auto openmpi mpich" -- "${cur}"))
+                    return 0
+                    ;;
+                --summary)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 *)

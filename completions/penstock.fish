@@ -74,6 +74,7 @@ complete -c penstock -n "__fish_penstock_using_subcommand run" -l wait -d 'Wait 
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l mpi -d 'Let the program pass CUDA device memory to MPI' -r -f -a "auto\t''
 openmpi\t''
 mpich\t''"
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l summary -d 'Summarise the run on standard error when the program ends, or add JSON to FILE' -r -F
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'Start no daemon for the devices of this host'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l allow-missing -d 'Do without named nodes that do not answer, as long as one of them does'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d 'Print help'

@@ -12,6 +12,7 @@ use crate::memory::Memory;
 use crate::queue::{Access, Enqueued, Queue, Range, Rect, Want, ended};
 use crate::session::Target;
 use crate::source::{Given, NOTHING, Source};
+use crate::summary::Command;
 use crate::uses::Use;
 
 impl Queue {
@@ -66,7 +67,11 @@ impl Queue {
         let write = |part: &crate::arena::Part, origin: u64| {
             source.linear().is_some_and(|bytes| part.write(origin + offset, bytes))
         };
-        self.in_place(memory, waits, want, write) == Some(true)
+        let is_written = self.in_place(memory, waits, want, write) == Some(true);
+        if is_written {
+            self.count(Command::Write, source.bytes());
+        }
+        is_written
     }
 
     /// Reads bytes of a buffer into `target`, which is written to until the event ends.
@@ -86,6 +91,7 @@ impl Queue {
         };
         if let Some(taken) = self.in_place(memory, waits, want, take) {
             taken?;
+            self.count(Command::Read, range.size);
             return Ok(ended(want));
         }
         self.send_read(memory, range, target, waits)
@@ -132,9 +138,14 @@ impl Queue {
         };
         let event = if let Some(taken) = self.in_place(memory, waits, want, &mut take) {
             taken?;
+            self.count(Command::Read, range.size);
             ended(want)
         } else if let Some((part, origin)) = memory.shared_place().filter(|_| self.is_in_order()) {
-            self.in_turn(shape, waits, || Ok(take(part, origin)?))?
+            self.in_turn(shape, waits, || {
+                take(part, origin)?;
+                self.count(Command::Read, range.size);
+                Ok(())
+            })?
         } else {
             let event = self.send_read(memory, range, target, waits)?;
             _ = event.as_ref().map(Event::wait);

@@ -100,12 +100,14 @@ impl Queue {
         build: impl Fn(Id<kind::Event>) -> C + Copy + Send + 'static,
     ) -> Enqueued {
         let now = |session: &Session, issue: &Issue| {
-            session.send_with(source::sending(&build(issue.event), &issue.waits, source))
+            let call = build(issue.event);
+            session.send_with::<C>(source.bytes(), source::sending(&call, &issue.waits, source))
         };
         let later = || -> Later {
             let kept = source.keep();
             Box::new(move |session, issue| {
-                session.send_held(source::sending(&build(issue.event), &issue.waits, &*kept))
+                let call = build(issue.event);
+                session.send_held::<C>(kept.bytes(), source::sending(&call, &issue.waits, &*kept))
             })
         };
         self.command(spec, now, later)

@@ -20,6 +20,7 @@ use crate::issued::{Awaited, Mark, Progress, take_for_ended};
 use crate::progress;
 use crate::session::failure::Failure;
 use crate::session::{Ending, Session, Target};
+use crate::summary::{self, Reason};
 use sending::Stage;
 use told::Told;
 pub(crate) use told::wire_waits;
@@ -241,8 +242,14 @@ impl Event {
         if let Some(status) = self.known_status() {
             return status;
         }
-        self.wait_raw();
-        self.behind().iter().for_each(Self::wait_raw);
+        let tally = match &self.0.session {
+            Some(session) => session.tally(),
+            None => summary::others(),
+        };
+        summary::within(tally, Reason::Event, || {
+            self.wait_raw();
+            self.behind().iter().for_each(Self::wait_raw);
+        });
         self.raw_status().unwrap_or(Status::NODE_LOST)
     }
 
@@ -253,7 +260,7 @@ impl Event {
         let Some(session) = &self.0.session else {
             return progress::wait_for_user_event(&has_ended);
         };
-        session.wait(&has_ended);
+        session.wait(Reason::Event, &has_ended);
         // If the session is lost, another thread may just tell a good end. The first decides.
         if !has_ended() && !planted(Defect::OpenWhenLost) {
             self.end(Status::NODE_LOST, Times::default());

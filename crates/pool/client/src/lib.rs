@@ -16,6 +16,7 @@
 //! * `config/`: the configuration of the pool, for the faces and for the command `penstock`.
 //! * [`headers`]: the files that programs include, which travel with their builds.
 //! * [`LibraryMemory`]: what calls of libraries use.
+//! * [`summary`]: what the program did and waited for, if a person asks.
 //! * [`Program`], [`Kernel`], [`Sampler`]: the objects that launches use.
 #![forbid(unsafe_code)]
 
@@ -50,6 +51,7 @@ mod resident;
 mod select;
 mod session;
 mod source;
+pub mod summary;
 mod survey;
 mod sync;
 mod transfer;

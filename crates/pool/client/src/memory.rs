@@ -18,6 +18,7 @@ use crate::arena::Part;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::order::{nodes_of, order};
+use crate::summary::Command;
 use penstock_coherence::AllocationId;
 
 /// A memory object of the program.
@@ -286,7 +287,11 @@ impl Memory {
             memory.part = memory.take_part();
             memory.create_in(0)?;
             match (init, &memory.part) {
-                (Some(init), Some(part)) => _ = part.write(0, init),
+                (Some(init), Some(part)) => {
+                    _ = part.write(0, init);
+                    let tally = memory.context.places().first().and_then(|it| it.session.tally());
+                    _ = tally.map(|tally| tally.count(Command::Write, size));
+                }
                 (Some(init), None) => memory.init_at(0, 0, size, init)?,
                 (None, _) => {}
             }

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::notice::{self, LineReport, Tell};
 use crate::peer::Links;
 use crate::session::Session;
+use crate::summary;
 
 /// All devices that a program may use, on all their nodes.
 #[derive(Debug)]
@@ -297,9 +298,10 @@ impl Node {
     fn new(index: usize, address: &Address, open: OpenNode, tell: Tell) -> Self {
         let OpenNode { description, link, features, .. } = open;
         let takes_headers = features & feature::HEADERS != 0;
-        let name = description.host.as_str().into();
-        let session = Session::new(index, name, takes_headers, link);
         let name = format!("{} ({address})", description.host);
+        let host = description.host.as_str().into();
+        let tally = summary::of_node(&name);
+        let session = Session::new(index, host, takes_headers, tally, link);
         let who = name.clone();
         session.notices.show_with(move |text| tell(format_args!("node {who}: {text}")));
         session.on_loss(move |reason| {

@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 
 use penstock_process::{Lock, Signal};
 
+use crate::summary::{self, Reason};
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A thread and its jobs, in order.
@@ -74,10 +76,12 @@ static USER_EVENT_ENDED: Signal = Signal::new();
 
 /// Waits until `done` returns true. It is checked again after each [`user_event_ended`].
 pub(crate) fn wait_for_user_event(done: &dyn Fn() -> bool) {
-    let mut guard = USER_EVENTS.lock();
-    while !done() {
-        guard = USER_EVENT_ENDED.wait(guard);
-    }
+    summary::waiting(summary::others(), Reason::Event, || {
+        let mut guard = USER_EVENTS.lock();
+        while !done() {
+            guard = USER_EVENT_ENDED.wait(guard);
+        }
+    });
 }
 
 /// Wakes the threads in [`wait_for_user_event`].

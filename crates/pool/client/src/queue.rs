@@ -22,6 +22,7 @@ use crate::order::order;
 use crate::pool::Device;
 use crate::session::Session;
 use crate::session::failure::Failure;
+use crate::summary::{self, Command, Reason};
 
 /// What the program expects of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -201,6 +202,27 @@ impl Queue {
     /// # Errors
     /// If the node is lost, or a command without an event has failed.
     pub fn finish(&self) -> Result<()> {
+        self.waiting(Reason::Finish, || self.finish_all())
+    }
+
+    /// Runs `work`, whose waits count as one wait for `reason` in the summary of the run.
+    pub fn waiting<R>(&self, reason: Reason, work: impl FnOnce() -> R) -> R {
+        summary::within(self.session().tally(), reason, work)
+    }
+
+    /// Counts a map of the program, for the summary of the run.
+    pub fn count_map(&self) {
+        self.count(Command::Map, 0);
+    }
+
+    /// Counts a command that moves these bytes without a call.
+    pub(crate) fn count(&self, command: Command, bytes: u64) {
+        if let Some(tally) = self.session().tally() {
+            tally.count(command, bytes);
+        }
+    }
+
+    fn finish_all(&self) -> Result<()> {
         // The worker does not know the commands that are still held back here.
         if !planted(Defect::SvmFinish) {
             order().wait_until_passed(&order().held_in(self.name()));

@@ -30,6 +30,7 @@ use rustc_hash::FxHashMap;
 
 use crate::arena;
 use crate::error::{Error, Result, refused};
+use crate::summary::{self, Reason, Tally};
 use failure::Failure;
 use incoming::Incoming;
 use look::LOOK_EVERY_MS;
@@ -111,6 +112,7 @@ pub struct Session {
     pub(crate) notices: Notices,
     /// Set if the worker takes the files that programs include.
     pub(crate) takes_headers: bool,
+    tally: Option<Arc<Tally>>,
 }
 
 type OnLoss = Box<dyn Fn(&str) + Send + Sync>;
@@ -147,6 +149,7 @@ impl Session {
         node: usize,
         name: Arc<str>,
         takes_headers: bool,
+        tally: Option<Arc<Tally>>,
         (sender, receiver): (Sender, Receiver),
     ) -> Arc<Self> {
         static NUMBERS: AtomicU32 = AtomicU32::new(0);
@@ -177,6 +180,7 @@ impl Session {
             on_loss: OnceLock::new(),
             notices: Notices::default(),
             takes_headers,
+            tally,
         });
         let stalled = Arc::downgrade(&session);
         session.sender.on_stall(move || {
@@ -199,6 +203,11 @@ impl Session {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the figures of this session, if the process counts.
+    pub(crate) fn tally(&self) -> Option<&Tally> {
+        self.tally.as_deref()
     }
 
     pub(crate) fn arena(&self) -> Option<&Arc<arena::Shared>> {
@@ -330,10 +339,12 @@ impl Session {
 
     /// Waits until `done` returns true, which a frame of this session brings about, or until the
     /// session is lost.
-    pub(crate) fn wait(self: &Arc<Self>, done: &dyn Fn() -> bool) {
-        // A failure has ended everything that can be waited for.
-        _ = self.flush();
-        self.serve_until(done);
+    pub(crate) fn wait(self: &Arc<Self>, reason: Reason, done: &dyn Fn() -> bool) {
+        summary::waiting(self.tally(), reason, || {
+            // A failure has ended everything that can be waited for.
+            _ = self.flush();
+            self.serve_until(done);
+        });
     }
 
     /// As [`Session::wait`], for a thread that has sent nothing.
@@ -533,7 +544,7 @@ impl<R: serde::de::DeserializeOwned> Pending<R> {
     }
 
     fn raw(&self) -> (Status, Vec<u8>) {
-        self.session.wait(&|| self.answer.is_there());
+        self.session.wait(Reason::of_request(self.name), &|| self.answer.is_there());
         self.answer.take().unwrap_or((Status::NODE_LOST, Vec::new()))
     }
 }

@@ -18,6 +18,7 @@ use crate::memory::Memory;
 use crate::order::{order, set_client_event, set_user_event};
 use crate::queue::{Access, Enqueued, Queue, Want, ended};
 use crate::source::{Given, NOTHING};
+use crate::summary::Reason;
 use crate::uses::Use;
 
 impl Queue {
@@ -26,6 +27,10 @@ impl Queue {
     /// taken. Also waits for the end if an earlier command has still to write the program's memory,
     /// because the program takes that for done too.
     pub fn settle(&self, event: &Event) {
+        self.waiting(Reason::Write, || self.settle_now(event));
+    }
+
+    fn settle_now(&self, event: &Event) {
         event.wait_until_sent();
         event.take_for_ended();
         if event.returns_at_end() {

@@ -19,6 +19,7 @@ use crate::order::Transfer;
 use crate::peer::peer_id;
 use crate::queue::Range;
 use crate::session::Session;
+use crate::summary::Command;
 
 /// Makes the events (departure and arrival) of a transfer between places. They are events of the
 /// workers, or of the client if it relays.
@@ -170,6 +171,9 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
     let ready = if peer.is_none() { &[] } else { to.waits };
     let waits: Vec<Event> = from.waits.iter().chain(ready).cloned().collect();
     from.session.send(&send, &wire_waits(&waits, from.session), &[])?;
+    if !peer.is_none() {
+        count(from.session, taken);
+    }
     // The target's worker waits for this one, and the program may not flush it again.
     from.session.flush()
 }
@@ -177,6 +181,7 @@ fn direct((from, taken): (&End<'_>, Range), (to, given): (&End<'_>, Range)) -> R
 /// Transfers through the client, in a separate thread. This is slow, but works if nodes do not
 /// reach each other.
 fn relayed(object: &Arc<Memory>, part: Range, from: &End<'_>, to: &End<'_>) {
+    count(from.session, part);
     let job = Relay {
         _object: object.clone(),
         part,
@@ -202,6 +207,12 @@ fn relayed(object: &Arc<Memory>, part: Range, from: &End<'_>, to: &End<'_>) {
         for event in ends {
             event.set_status(Status::OUT_OF_RESOURCES);
         }
+    }
+}
+
+fn count(from: &Session, part: Range) {
+    if let Some(tally) = from.tally() {
+        tally.count(Command::Transfer, part.size);
     }
 }
 

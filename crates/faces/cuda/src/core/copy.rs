@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use penstock_client::{Given, HostShape, Range, Want};
+use penstock_client::summary::Reason;
+use penstock_client::{Given, HostShape, Memory, Range, Want};
 use penstock_cuda_sys::driver::*;
 
 use super::context::Context;
@@ -335,11 +336,21 @@ impl Context {
             }
             return Ok(());
         }
-        if located.memory.shared_pointer().is_some() {
+        stream.queue.waiting(Reason::Read, || self.read_now(stream, &located.memory, range, target))
+    }
+
+    fn read_now(
+        &self,
+        stream: &Stream,
+        memory: &Arc<Memory>,
+        range: Range,
+        target: Box<HostTarget>,
+    ) -> CuResult {
+        if memory.shared_pointer().is_some() {
             // Finishes the queue, so that a failure of an earlier command is reported now.
             self.finish(stream)?;
             self.await_other_streams(stream)?;
-            let read = stream.queue.read_now(&located.memory, range, target, &[], Want::Nothing);
+            let read = stream.queue.read_now(memory, range, target, &[], Want::Nothing);
             let failed =
                 read.map_err(|error| self.failed(&error))?.and_then(|event| event.known_status());
             return match failed.filter(|status| status.is_error()) {
@@ -350,9 +361,8 @@ impl Context {
         // If all earlier commands are known to have ended well, only the result of this one is
         // unknown.
         let settled = stream.clock.is_settled();
-        let sent = self.issue(stream, |queue, waits| {
-            queue.read(&located.memory, range, target, waits, Want::Event)
-        })?;
+        let sent = self
+            .issue(stream, |queue, waits| queue.read(memory, range, target, waits, Want::Event))?;
         // Waits in any case, because the read writes into the program's memory until it has ended.
         let finished = if settled { self.look_at_reads(stream) } else { self.finish(stream) };
         self.await_event(stream, sent).and(finished)

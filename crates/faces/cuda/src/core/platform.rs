@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, DEVICES_VARIABLE};
-use penstock_client::{Context, Pool, identity, notice};
+use penstock_client::{Context, Pool, identity, notice, summary};
 use penstock_cuda_sys::driver::{
     CUDA_ERROR_INVALID_DEVICE, CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NOT_INITIALIZED, CUdevice, CUresult,
 };
@@ -82,7 +82,7 @@ fn open() -> CuResult<Platform> {
         .load_keys()
         .inspect_err(|error| notice::once(format_args!("{error}")))
         .unwrap_or_default();
-    let pool = Pool::of(&config, &keys, notice::print);
+    let pool = summary::open("CUDA", || Pool::of(&config, &keys, notice::print));
     let selected = pool.chosen(&config);
     let all = pool.devices().count();
     if selected.is_empty() && config.devices.is_some() && all > 0 {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use penstock_client::summary::Reason;
 use penstock_client::{Rect, Want};
 use penstock_cuda_sys::driver::*;
 
@@ -225,9 +226,11 @@ impl Context {
             }
             return Ok(());
         }
-        // Waits in any case, because the read writes into the program's memory until it has ended.
-        let finished = self.finish(stream);
-        self.await_event(stream, sent).and(finished)
+        stream.queue.waiting(Reason::Read, || {
+            // Waits in any case: the read writes into the program's memory until it has ended.
+            let finished = self.finish(stream);
+            self.await_event(stream, sent).and(finished)
+        })
     }
 
     fn move_rows(&self, stream: &Arc<Stream>, copy: &PitchedCopy, to: u64, from: u64) -> CuResult {

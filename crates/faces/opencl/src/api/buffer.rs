@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use penstock_cl_sys::*;
-use penstock_client::Queue as PoolQueue;
+use penstock_client::summary::Reason;
 use penstock_client::{Event, Memory, Rect, Want};
 use penstock_wire::Status;
 
@@ -115,7 +115,7 @@ pub(super) fn check_read(queue: &Queue, blocking: cl_bool, enqueued: Option<&Eve
     if blocking == CL_FALSE {
         return Ok(());
     }
-    enqueued.map_or(Ok(()), wait_for)?;
+    queue.pool.waiting(Reason::Read, || enqueued.map_or(Ok(()), wait_for))?;
     Ok(queue.pool.check()?)
 }
 
@@ -145,10 +145,14 @@ cl_entry! {
             // SAFETY: "ptr is the pointer to buffer in host memory where data is to be read into",
             // until the command ends.
             let target = unsafe { HostTarget::linear(pointer.cast(), size, None) };
-            let read = if blocking == CL_FALSE { PoolQueue::read } else { PoolQueue::read_now };
             match &mem.kind {
                 Kind::Heap(heap) => heap.read(&queue.pool, range, target, &waits)?,
-                _ => read(&queue.pool, &mem.pool, range, target, &waits, want(event))?,
+                _ if blocking == CL_FALSE => {
+                    queue.pool.read(&mem.pool, range, target, &waits, want(event))?
+                }
+                _ => queue.pool.waiting(Reason::Read, || {
+                    queue.pool.read_now(&mem.pool, range, target, &waits, want(event))
+                })?,
             }
         };
         check_read(&queue, blocking, enqueued.as_ref())?;

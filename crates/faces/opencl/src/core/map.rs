@@ -27,6 +27,7 @@ pub(crate) fn map(
     waits: &[Event],
     want: Want,
 ) -> ClResult<(*mut u8, Event)> {
+    queue.pool.count_map();
     let address = mem.host_address()?.wrapping_add(host_offset(mem, region)?);
     let reads = flags & CL_MAP_WRITE_INVALIDATE_REGION == 0;
     let ended = || Event::ended(Status::OK);

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use penstock_client::config::{Config, DEVICES_VARIABLE, Platforms};
-use penstock_client::{Node, Pool, notice};
+use penstock_client::{Node, Pool, notice, summary};
 use penstock_process::{log, variable};
 
 use super::context;
@@ -35,7 +35,7 @@ fn open() -> Option<(Pool, Vec<Ref<Platform>>)> {
         .load_keys()
         .inspect_err(|error| notice::once(format_args!("{error}")))
         .unwrap_or_default();
-    let pool = Pool::of(&config, &keys, notice::print);
+    let pool = summary::open("OpenCL", || Pool::of(&config, &keys, notice::print));
     let devices = pool.chosen(&config);
     let of_node =
         |node: &Node| devices.iter().filter(|it| it.node() == node.index()).cloned().collect();

@@ -50,11 +50,15 @@ impl Serve<to_client::ReadData> for Incoming<'_> {
         // Taken out while the bytes arrive, so that a long copy does not hold up senders.
         let target = self.session.open.lock().reads.remove(&call.event.get());
         let Some(mut target) = target else { return Ok(()) };
+        let bytes = with.payload.left();
         let taken = target.take(call.offset.get(), with.payload);
         // Unlocked before the target may be dropped: an object that the target keeps alive may send
         // something.
         drop(landing);
         taken?;
+        if let Some(tally) = self.session.tally() {
+            tally.arrived(bytes);
+        }
         let mut open = self.session.open.lock();
         if open.events.contains_key(&call.event.get()) {
             open.reads.insert(call.event.get(), target);

@@ -33,6 +33,9 @@ impl Session {
             }
             std::mem::replace(&mut *open, Open { lost: Some(reason.clone()), ..Open::default() })
         };
+        if let Some(tally) = self.tally() {
+            tally.lose();
+        }
         // The link of a forked child belongs to its parent.
         if !matches!(error, LinkError::Forked) {
             self.sender.close();

@@ -19,18 +19,24 @@ impl Session {
     /// # Errors
     /// If the session is lost, or the call exceeds a limit.
     pub fn send<C: Call>(&self, call: &C, waits: &[Id<kind::Event>], payload: &[u8]) -> Result<()> {
-        self.send_with(|sender| sender.send(call, waits, payload))
+        self.send_with::<C>(payload.len() as u64, |sender| sender.send(call, waits, payload))
     }
 
-    /// Has `send` send a call, as [`Session::send`].
+    /// Has `send` send a call with this number of bytes, as [`Session::send`].
     ///
     /// # Errors
     /// As [`Session::send`].
-    pub(crate) fn send_with(&self, send: impl FnOnce(&Sender) -> Sent) -> Result<()> {
+    pub(crate) fn send_with<C: Call>(
+        &self,
+        bytes: u64,
+        send: impl FnOnce(&Sender) -> Sent,
+    ) -> Result<()> {
         penstock_trial::delay(penstock_trial::Place::ClientSends);
         let sent = send(&self.sender);
         self.end_relief();
-        sent.map_err(|error| self.not_sent(&error))
+        sent.map_err(|error| self.not_sent(&error))?;
+        self.count::<C>(bytes);
+        Ok(())
     }
 
     /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. Returns
@@ -53,8 +59,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::send`].
-    pub(crate) fn send_held(&self, send: impl FnOnce(&Sender) -> Sent) -> Result<()> {
-        self.send_with(|sender| {
+    pub(crate) fn send_held<C: Call>(
+        &self,
+        bytes: u64,
+        send: impl FnOnce(&Sender) -> Sent,
+    ) -> Result<()> {
+        self.send_with::<C>(bytes, |sender| {
             // In a forked child the lock may never be released.
             sender.check()?;
             let _departing = self.departing.lock();
@@ -71,6 +81,14 @@ impl Session {
         let flushed = self.sender.flush();
         self.end_relief();
         flushed.map_err(|error| self.lose(&error))
+    }
+
+    /// Counts a call that was sent, with this number of bytes, if the process counts.
+    #[inline]
+    pub(crate) fn count<C: Call>(&self, bytes: u64) {
+        if let Some(tally) = self.tally() {
+            tally.sent::<C>(bytes);
+        }
     }
 
     /// Has the session's own thread receive while a sender waits for room. The worker may take

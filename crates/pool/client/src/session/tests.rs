@@ -28,7 +28,7 @@ pub(crate) fn session_over(features: u64, node: usize) -> (Arc<Session>, (Sender
         establish(stream(there), features, Side::Worker, to_worker::check).unwrap()
     });
     let client = establish(stream(here), features, Side::Client, to_client::check).unwrap();
-    (Session::new(node, format!("node {node}").into(), false, client), worker.join().unwrap())
+    (Session::new(node, format!("node {node}").into(), false, None, client), worker.join().unwrap())
 }
 
 /// Returns whether the session still waits for the end of this event.
@@ -202,7 +202,7 @@ fn a_write_that_begins_after_the_wait_for_copies_takes_nothing() {
         // Another thread that loses the session has come this far, and has not closed the link.
         session.open.lock().lost = Some("a loss of the test".into());
         session.await_copies();
-        let sent = session.send_held(|_| panic!("the bytes are taken"));
+        let sent = session.send_held::<to_worker::WriteBuffer>(1, |_| panic!("the bytes are taken"));
         assert!(matches!(sent, Err(Error::Lost { .. })));
     }
 }

@@ -1,6 +1,7 @@
 //! The command line of `penstock run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
@@ -13,6 +14,7 @@ Examples:
   penstock run --nodes tcp:gpu01,tcp:gpu02 -- ./program --its-option
   penstock run --nodes local,ssh:gpu01 --wait 600 -- ./program
   mpirun -n 4 penstock run --mpi -- ./program
+  penstock run --summary -- ./program
 
 Programs:
 An OpenCL program finds the pool through the ICD loader. A CUDA program finds it through \
@@ -48,6 +50,11 @@ Devices:
 The program sees the devices that the query of --devices or PENSTOCK_DEVICES selects, in the \
 query's order. Without a query it sees all devices, node by node. See penstock-devices(1).
 
+Summary:
+With --summary, each process that uses the pool says at its end what it did and for what its \
+threads waited: commands, bytes, builds, and what bounded the run. It says so on standard error, \
+or in one line of JSON that it adds to FILE. A process that a signal or _exit ends says nothing.
+
 Exit status:
 That of the program, which has this command's process id and gets its signals; 125 if the pool \
 could not be set up, 126 if the program cannot be executed, 127 if it is not found.";
@@ -74,6 +81,10 @@ pub struct RunArgs {
     #[arg(long, value_enum, value_name = "MPI", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "auto")]
     pub mpi: Option<MpiName>,
+    /// Summarise the run on standard error when the program ends, or add JSON to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[allow(clippy::option_option, reason = "the form of clap for an option without its value")]
+    pub summary: Option<Option<PathBuf>>,
     /// The program and its arguments
     #[arg(
         required = true,

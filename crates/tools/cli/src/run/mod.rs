@@ -71,6 +71,9 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
     if let Some(text) = &args.devices {
         program.env(config::DEVICES_VARIABLE, text);
     }
+    if let Some(file) = &args.summary {
+        program.env(variable::SUMMARY.name, summary_in(file.as_deref()));
+    }
     let Found { nodes, directory, .. } = found;
     let mut directories: Vec<_> = directory.into_iter().chain(shared).collect();
     if directories.is_empty() {
@@ -90,6 +93,15 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library, mpi.as_deref());
     Ok(directories)
+}
+
+/// Returns the value of `PENSTOCK_SUMMARY` for a summary in `file`, or on standard error.
+fn summary_in(file: Option<&Path>) -> PathBuf {
+    // A name without a folder could be one of the variable's words.
+    file.map_or_else(
+        || "1".into(),
+        |file| std::path::absolute(file).unwrap_or_else(|_| file.into()),
+    )
 }
 
 /// Makes a directory that a guard removes after this process has ended.

@@ -1,0 +1,264 @@
+//! Summary of a run, if `PENSTOCK_SUMMARY` asks for one: the commands of the program, and for what
+//! its threads waited. The process writes it when it ends.
+//!
+//! * This file counts. The counters are atomic numbers of each session. A session without a summary
+//!   has none.
+//! * `kinds` has what is told apart, and `figures` what was counted, as plain numbers.
+//! * `sentences` decides what bounded the run.
+//! * `text` and `json` show both.
+
+mod figures;
+mod json;
+mod kinds;
+mod number;
+mod sentences;
+mod text;
+
+use std::cell::Cell;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use penstock_process::exit::{at_exit, write_without_signal};
+use penstock_process::{Lock, is_own, variable};
+use penstock_wire::Call;
+
+use figures::{Amount, Counts, Figures, NodeFigures};
+use kinds::{COMMANDS, REASONS};
+pub use kinds::{Command, Reason};
+
+/// Shortest wait that counts. The answer of a worker takes longer, and a thread that finds what it
+/// waits for is back sooner.
+const WAIT_MIN: Duration = Duration::from_micros(1);
+
+/// The figures of one node, or of waits for no particular node.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    name: String,
+    /// Numbers of commands, and bytes.
+    commands: [Pair; COMMANDS],
+    /// Numbers of waits, and ns.
+    waits: [Pair; REASONS],
+    is_lost: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Pair {
+    count: AtomicU64,
+    sum: AtomicU64,
+}
+
+impl Pair {
+    fn add(&self, count: u64, sum: u64) {
+        self.count.fetch_add(count, Relaxed);
+        self.sum.fetch_add(sum, Relaxed);
+    }
+
+    fn amount(&self) -> Amount {
+        Amount { count: self.count.load(Relaxed), sum: self.sum.load(Relaxed) }
+    }
+}
+
+impl Tally {
+    /// Counts a command that moves this number of bytes between the program and the node.
+    pub(crate) fn count(&self, command: Command, bytes: u64) {
+        self.commands[command as usize].add(1, bytes);
+    }
+
+    /// Counts bytes of a read that have arrived.
+    pub(crate) fn arrived(&self, bytes: u64) {
+        self.commands[Command::Read as usize].add(0, bytes);
+    }
+
+    /// Counts a call that was sent, and the time in which this thread waited for room.
+    // Apart, so that programs without a summary have only the question whether there is one.
+    #[inline(never)]
+    pub(crate) fn sent<C: Call>(&self, bytes: u64) {
+        let room = penstock_link::take_room_wait();
+        if !room.is_zero() && !is_own() {
+            self.add_wait(Reason::Room, room);
+        }
+        match const { Command::of_call(C::OPCODE) } {
+            Some(command @ Command::Write) => self.count(command, bytes),
+            Some(command) => self.count(command, 0),
+            None => {}
+        }
+    }
+
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Relaxed);
+    }
+
+    /// Adds a wait of this thread, to the wait that it is part of if there is one.
+    fn add_wait(&self, reason: Reason, waited: Duration) {
+        if let Some(sum) = WITHIN.get() {
+            WITHIN.set(Some(sum + waited));
+        } else if waited >= WAIT_MIN {
+            let ns = u64::try_from(waited.as_nanos()).unwrap_or(u64::MAX);
+            self.waits[reason as usize].add(1, ns);
+            if let Some(run) = run().filter(|_| !HAS_WAITED.replace(true)) {
+                run.threads.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts {
+            commands: std::array::from_fn(|at| self.commands[at].amount()),
+            waits: std::array::from_fn(|at| self.waits[at].amount()),
+        }
+    }
+}
+
+thread_local! {
+    /// Time that this thread has waited within the wait that [`within`] counts as one.
+    static WITHIN: Cell<Option<Duration>> = const { Cell::new(None) };
+    static HAS_WAITED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, whose waits count as one wait for `reason`. Around other calls of this function the
+/// outermost one counts.
+pub(crate) fn within<R>(tally: Option<&Tally>, reason: Reason, work: impl FnOnce() -> R) -> R {
+    let Some(tally) = tally.filter(|_| WITHIN.get().is_none()) else { return work() };
+    WITHIN.set(Some(Duration::ZERO));
+    let done = work();
+    if let Some(waited) = WITHIN.take() {
+        tally.add_wait(reason, waited);
+    }
+    done
+}
+
+/// Runs `wait`, in which this thread does nothing but wait for the pool. Penstock's own threads are
+/// not counted.
+pub(crate) fn waiting<R>(tally: Option<&Tally>, reason: Reason, wait: impl FnOnce() -> R) -> R {
+    let Some(tally) = tally.filter(|_| !is_own()) else { return wait() };
+    let since = penstock_process::now();
+    let done = wait();
+    // Part of the same time.
+    _ = penstock_link::take_room_wait();
+    tally.add_wait(reason, penstock_process::since(since));
+    done
+}
+
+/// The summary of this process.
+#[derive(Debug)]
+struct Run {
+    face: &'static str,
+    process: u32,
+    began: Instant,
+    /// The file, or `None` for standard error.
+    file: Option<PathBuf>,
+    /// Number of threads of the program that have waited.
+    threads: AtomicU64,
+    others: Tally,
+    nodes: Lock<Vec<Arc<Tally>>>,
+}
+
+static RUN: OnceLock<Option<Run>> = OnceLock::new();
+
+fn run() -> Option<&'static Run> {
+    RUN.get()?.as_ref()
+}
+
+/// Opens a face's pool. From now on this process counts, if it was asked to.
+pub fn open<R>(face: &'static str, open: impl FnOnce() -> R) -> R {
+    _ = RUN.get_or_init(|| Run::begin(face));
+    waiting(others(), Reason::Open, open)
+}
+
+/// Returns the tally of a new session with a node, if this process counts.
+pub(crate) fn of_node(name: &str) -> Option<Arc<Tally>> {
+    let run = run()?;
+    let tally = Arc::new(Tally { name: name.to_owned(), ..Tally::default() });
+    run.nodes.lock().push(tally.clone());
+    Some(tally)
+}
+
+/// Returns the tally of waits for no particular node, if this process counts.
+pub(crate) fn others() -> Option<&'static Tally> {
+    run().map(|run| &run.others)
+}
+
+extern "C" fn write_at_exit() {
+    // A panic must not leave a C function, and the program's exit status is its own.
+    _ = std::panic::catch_unwind(|| run().map(Run::write));
+}
+
+impl Run {
+    fn begin(face: &'static str) -> Option<Self> {
+        let value = variable::SUMMARY.value()?;
+        let file = match value.to_str().and_then(variable::flag) {
+            Some(false) => return None,
+            Some(true) => None,
+            // The program may change its directory.
+            None => Some(std::path::absolute(&value).unwrap_or_else(|_| PathBuf::from(&value))),
+        };
+        at_exit(write_at_exit).then(|| Self {
+            face,
+            process: std::process::id(),
+            began: penstock_process::now(),
+            file,
+            threads: AtomicU64::new(0),
+            others: Tally::default(),
+            nodes: Lock::default(),
+        })
+    }
+
+    /// Writes the summary. Waits for no other thread and for no node.
+    fn write(&self) {
+        // A forked child has a copy of its parent's figures, and cannot use its pool.
+        if std::process::id() != self.process {
+            return;
+        }
+        let Some(figures) = self.figures().filter(|figures| !figures.nodes.is_empty()) else {
+            return;
+        };
+        let Some(file) = &self.file else { return tell(&text::of(&figures)) };
+        if let Err(error) = append(file, &json::of(&figures)) {
+            tell(&format!("penstock: the summary {}: {error}\n", file.display()));
+        }
+    }
+
+    fn figures(&self) -> Option<Figures> {
+        let nodes = self.nodes.try_lock()?;
+        let node = |tally: &Arc<Tally>| NodeFigures {
+            name: tally.name.clone(),
+            is_lost: tally.is_lost.load(Relaxed),
+            counts: tally.counts(),
+        };
+        Some(Figures {
+            process: self.process,
+            program: program(),
+            face: self.face,
+            ran: penstock_process::since(self.began),
+            threads: self.threads.load(Relaxed),
+            others: self.others.counts(),
+            nodes: nodes.iter().map(node).collect(),
+        })
+    }
+}
+
+fn program() -> String {
+    let name = std::env::args_os().next().unwrap_or_default();
+    Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn tell(text: &str) {
+    // If standard error is closed, nobody can be told.
+    _ = write_without_signal(&mut io::stderr(), text.as_bytes());
+}
+
+/// Adds a line to a file, in one write, because other processes may do so at the same time.
+fn append(file: &Path, line: &str) -> io::Result<()> {
+    // Without waiting for the reader of a pipe.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new().append(true).create(true).custom_flags(flags).open(file)?;
+    write_without_signal(&mut file, line.as_bytes())
+}
+
+#[cfg(test)]
+mod tests;
