@@ -263,8 +263,11 @@ STAGES = [
     ),
     Stage(
         "notices",
-        "messages say what happened and what to do; traces say what was sent",
-        scripts("notices/run", "trace/run"),
+        "messages say what happened and what to do; traces and summaries say what was done",
+        {
+            TEST: [runner(f"tests/{name}/run.py") for name in ("notices", "trace", "summary")],
+            PERF: [runner("tests/summary/run.py")],
+        },
     ),
     Stage(
         "documents",
