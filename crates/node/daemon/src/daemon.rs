@@ -5,13 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use penstock_confine::Level;
-use penstock_link::{
-    Address, AwaitedKey, Instance, Keys, LinkError, Listener, Patience, Pins, Region,
-};
+use penstock_link::{Address, AwaitedKey, Instance, Keys, Listener, Patience, Pins, Region};
 use penstock_process::{Guard, Lock, Signal};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 
@@ -33,6 +31,7 @@ use crate::message::{Control, ToDaemon, ToWorker};
 use crate::options::{Error, Options};
 use crate::permitted::Permitted;
 use crate::quota::LimitsFile;
+use crate::refusals::{Reason, Refusals};
 use crate::said::Relays;
 use crate::transport::Transport;
 use crate::users::Users;
@@ -73,8 +72,9 @@ pub(crate) struct Daemon {
     pub(crate) last_came_ms: AtomicU64,
     /// Number of tools that wait for the node's description.
     pub(crate) surveys: AtomicUsize,
-    pub(crate) refused: AtomicU64,
-    refusals: Throttle,
+    pub(crate) refused: Refusals,
+    /// Limits the log lines about connections that were refused or not made.
+    pub(crate) refusal_lines: Throttle,
     /// Limits the log lines about problems that workers report.
     pub(crate) complaints: Throttle,
 }
@@ -153,8 +153,8 @@ fn run(
         dials: Lock::default(),
         last_came_ms: AtomicU64::new(0),
         surveys: AtomicUsize::new(0),
-        refused: AtomicU64::new(0),
-        refusals: Throttle::default(),
+        refused: Refusals::default(),
+        refusal_lines: Throttle::default(),
         complaints: Throttle::default(),
         addresses,
         regions: guest::regions(&options.listen, &options.guests)?,
@@ -412,13 +412,13 @@ impl Daemon {
             let Some(matched) = matched else { break };
             let peer = matched.client.peer().to_owned();
             if let Err(error) = self.hand(matched) {
-                self.note_refusal(&peer, &error);
+                self.note_refusal(&peer, Reason::of(&error), &error);
             }
         }
         let overdue = self.workers().refuse_overdue(Instant::now());
         for (client, refusal) in overdue {
             let peer = client.peer().to_owned();
-            self.note_refusal(&peer, &refusal);
+            self.note_refusal(&peer, Reason::Limit, &refusal);
             client.refuse_for(&refusal.to_string());
         }
         for (control, terms) in self.workers().new_terms() {
@@ -432,7 +432,7 @@ impl Daemon {
         for client in hopeless {
             let peer = client.peer().to_owned();
             if let Err(error) = client.finish(verdict) {
-                self.note_refusal(&peer, &error);
+                self.note_refusal(&peer, Reason::of(&error), &error);
             }
         }
         let gone = self.workers().note_line(Instant::now());
@@ -549,28 +549,6 @@ impl Daemon {
 
     pub(crate) fn is_ending(&self) -> bool {
         self.workers().ending
-    }
-
-    /// Logs that a connection found no descriptor or thread, unless there are too many such lines.
-    pub(crate) fn note_dropped(&self, why: &io::Error) {
-        if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
-            tracing::warn!(error = %why, suppressed, "a connection was dropped");
-        }
-    }
-
-    /// Logs that no node of the pool answers at an address, unless there are too many such lines.
-    pub(crate) fn note_unreached(&self, worker: u32, address: &str, error: &LinkError) {
-        if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
-            tracing::warn!(worker, address, %error, suppressed, "no connection for a worker");
-        }
-    }
-
-    /// Counts a refusal, and logs it unless there are too many such lines.
-    pub(crate) fn note_refusal(&self, peer: &str, why: &dyn std::fmt::Display) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
-        if let Some(suppressed) = self.refusals.pass(self.started.elapsed().as_secs()) {
-            tracing::warn!(peer, %why, suppressed, "refused");
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! The daemon's doors: they accept connections, identify them, and hand them on.
 
+use std::fmt;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use penstock_link::{
     Accepted, Address, Enrolled, LinkError, Listener, Region, Stream, Trust, accept_hello_as,
@@ -22,6 +23,7 @@ use crate::doorstep::{Arrived, Entry};
 use crate::message::ToWorker;
 use crate::node::only;
 use crate::quota::user_of;
+use crate::refusals::Reason;
 use crate::workers::{Arrival, Match, Signs};
 
 /// Stack of a hello's thread, in bytes: the handshake of TLS, for which rustls needs some 64 KiB, a
@@ -97,7 +99,7 @@ impl Daemon {
             let met = daemon.meet(stream, entry, id, deadline);
             daemon.hellos.end_one(id);
             if let Err(error) = met {
-                daemon.note_refusal(&peer, &error);
+                daemon.note_refusal(&peer, Reason::of(&error), &error);
             }
         };
         if let Err(error) = penstock_process::start_with_stack("hello", HELLO_STACK_BYTES, hello) {
@@ -316,6 +318,28 @@ impl Daemon {
         let length = u32::try_from(text.len()).unwrap_or_default();
         stream.write_all_until(&length.to_le_bytes(), deadline)?;
         stream.write_all_until(text.as_bytes(), deadline)
+    }
+
+    /// Logs that a connection found no descriptor or thread, unless there are too many such lines.
+    pub(crate) fn note_dropped(&self, why: &io::Error) {
+        if let Some(suppressed) = self.refusal_lines.pass(self.started.elapsed().as_secs()) {
+            tracing::warn!(error = %why, suppressed, "a connection was dropped");
+        }
+    }
+
+    /// Logs that no node of the pool answers at an address, unless there are too many such lines.
+    pub(crate) fn note_unreached(&self, worker: u32, address: &str, error: &LinkError) {
+        if let Some(suppressed) = self.refusal_lines.pass(self.started.elapsed().as_secs()) {
+            tracing::warn!(worker, address, %error, suppressed, "no connection for a worker");
+        }
+    }
+
+    /// Counts a refusal, and logs it unless there are too many such lines.
+    pub(crate) fn note_refusal(&self, peer: &str, reason: Reason, why: &dyn fmt::Display) {
+        self.refused.count(reason);
+        if let Some(suppressed) = self.refusal_lines.pass(self.started.elapsed().as_secs()) {
+            tracing::warn!(peer, %why, suppressed, "refused");
+        }
     }
 }
 

@@ -23,8 +23,8 @@
 //!    `flights`, `launches`, `compiles` and `turns` in `session/`; outside it `doorstep`,
 //!    `admission`, `dials`, `permitted`, `invitations`, `line`, `links`, `refill`, `idle`, `quota`,
 //!    `sharing`, `groups` (control groups of workers), `users` (their Unix users), `asks`,
-//!    `account`, `message`, `launch`, `folders` (those of workers), `confinement`, `node`, `pocl`,
-//!    `usage`, `transport`, `log` and `sys`.
+//!    `account`, `totals`, `refusals`, `message`, `launch`, `folders` (those of workers),
+//!    `confinement`, `node`, `pocl`, `usage`, `transport`, `log` and `sys`.
 #![deny(unsafe_code)]
 
 mod account;
@@ -61,11 +61,13 @@ mod permitted;
 mod pocl;
 mod quota;
 mod refill;
+mod refusals;
 mod said;
 pub mod session;
 mod sharing;
 mod status;
 mod sys;
+mod totals;
 mod transport;
 mod usage;
 mod users;

@@ -1,15 +1,18 @@
 //! A daemon's status, as JSON.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use penstock_link::{Address, Region};
+use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
+use penstock_link::{Address, Region, Way};
+use penstock_wire::describe::{DeviceDescription, NodeDescription, find};
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
+use crate::account::Joules;
 use crate::daemon::Daemon;
 use crate::groups::Groups;
 use crate::quota::LimitsFile;
+use crate::workers::Workers;
 use crate::{account, confinement, whose};
 
 impl Daemon {
@@ -28,12 +31,22 @@ impl Daemon {
         guests.map(tell).collect()
     }
 
+    /// Returns figures of which none falls while the daemon runs.
+    fn totals(&self, workers: &Workers, taken: &Result<Joules, String>) -> Value {
+        json!({
+            "sessions": workers.totals.told(),
+            "refused": self.refused.told(),
+            "joules": taken.as_ref().ok(),
+        })
+    }
+
     /// Returns sessions, workers, devices and limits. `asker` is the user behind a Unix socket.
     /// Only root and the user of a session learn the names of its program and its user.
     pub(crate) fn status(&self, asker: Option<u32>) -> Value {
         // Read before the lock: a file can take its time.
         let users = whose::users();
-        let workers = self.workers();
+        let mut workers = self.workers();
+        workers.count_costs();
         let taken = workers.account.now();
         let session = |session: crate::workers::Session| {
             let told = session.credentials.as_ref();
@@ -47,14 +60,7 @@ impl Daemon {
                 "client": session.client,
                 "program": told.and_then(whose::program),
                 "user": told.map(|client| whose::user(client, &users)),
-                "transport": {
-                    "name": session.way.transport,
-                    "shares_memory": session.way.shares_memory,
-                    "guest_memory": session.way.guest_memory,
-                    "encryption": session.way.encryption,
-                    "leaves_host": session.way.leaves_host,
-                    "why_not_better": session.way.why_not_better,
-                },
+                "transport": way(&session.way),
                 "confinement": session.level.name(),
                 "worker_user": session.user,
                 "key": session.key.map(|key| key.to_string()),
@@ -79,14 +85,16 @@ impl Daemon {
             "starting_workers": workers.starting(),
             "waiting_clients": workers.line.len(),
             "dials": self.dials.lock().total(),
-            "refused": self.refused.load(Ordering::Relaxed),
+            "refused": self.refused.told().values().sum::<u64>(),
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
+            "device_memory_bytes": memory_of(workers.description().as_ref()),
             // Whether the devices exist only in the workers' memory (`--platform null`).
             "simulated": self.simulate,
             "problem": workers.problem,
             "confinement": confinement::told(workers.confinement.as_ref(), workers.required),
             "worker_users": self.worker_users.as_ref().map(|users| users.range().to_string()),
             "control_groups": Groups::told(&workers.groups),
+            "totals": self.totals(&workers, &taken),
             "quota": workers.limits_status(),
             "limits_file": self.limits.lock().as_ref().map(LimitsFile::status),
             "limits": {
@@ -99,4 +107,26 @@ impl Daemon {
             },
         })
     }
+}
+
+fn way(way: &Way) -> Value {
+    json!({
+        "name": way.transport,
+        "shares_memory": way.shares_memory,
+        "guest_memory": way.guest_memory,
+        "encryption": way.encryption,
+        "leaves_host": way.leaves_host,
+        "why_not_better": way.why_not_better,
+    })
+}
+
+/// Returns the memory of each device in bytes, as far as the driver tells it.
+fn memory_of(node: Option<&NodeDescription>) -> Vec<Option<u64>> {
+    let devices = node.into_iter().flat_map(|node| &node.platforms);
+    let devices = devices.flat_map(|platform| &platform.devices);
+    let told = |device: &DeviceDescription| {
+        let bytes = find(&device.info, CL_DEVICE_GLOBAL_MEM_SIZE)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    devices.map(told).collect()
 }

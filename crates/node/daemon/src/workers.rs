@@ -40,6 +40,7 @@ use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill, SPARES_MIN, SPARES_MIN_INSIDE};
 use crate::sharing::{Sharing, means_here};
+use crate::totals::{Cost, Totals};
 use crate::usage::Used;
 pub(crate) use dying::Ended;
 use dying::{DYING_LOOK, Dying};
@@ -68,8 +69,7 @@ pub(crate) struct Workers {
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
     pub(crate) line: Line<Waiting>,
     pub(crate) quota: Quota,
-    /// Number of clients that ever got a worker.
-    served: u64,
+    pub(crate) totals: Totals,
     /// Decides how many workers to start.
     refill: Refill,
     /// Why the last worker could not start, or what it lacked.
@@ -162,6 +162,17 @@ pub(crate) struct Session {
     pub(crate) user: Option<u32>,
 }
 
+impl Session {
+    /// Returns what it has used up to now. `devices` is the number of the node's devices.
+    fn cost(&self, devices: usize) -> Cost {
+        let cores = penstock_energy::cores::of_process(self.worker).unwrap_or_default();
+        // A worker that has been taken over can write any number.
+        let possible = self.since.elapsed();
+        let used = self.usage.iter().flat_map(|usage| usage.all(devices));
+        Cost { cores, in_use: used.map(|(_, time)| time.min(possible)).collect() }
+    }
+}
+
 /// What tells of a worker: its messages, the end of its process, and that its client leaves.
 pub(crate) struct Signs {
     pub(crate) worker: u32,
@@ -214,7 +225,7 @@ impl Workers {
             dying: Vec::new(),
             tickets: FxHashMap::default(),
             line: Line::default(),
-            served: 0,
+            totals: Totals::default(),
             refill: Refill::new(cores(), spares_min, Instant::now()),
             problem: None,
             devices: Vec::new(),
@@ -269,6 +280,14 @@ impl Workers {
             _ => None,
         });
         serving.collect()
+    }
+
+    /// Adds what the open sessions have used to the totals.
+    pub(crate) fn count_costs(&mut self) {
+        let devices = self.devices.len();
+        for session in self.sessions() {
+            self.totals.look(session.worker, &session.cost(devices));
+        }
     }
 
     pub(crate) fn serving(&self) -> usize {
@@ -475,7 +494,7 @@ impl Workers {
             user: user_of_worker,
         };
         worker.state = State::Serving(session);
-        self.served += 1;
+        self.totals.begin(id);
         let (loans, terms) = self.quota.enter(id, user);
         let (control, terms) = (worker.control.clone(), Box::new(terms));
         self.limit_groups();
@@ -483,7 +502,10 @@ impl Workers {
     }
 
     fn turn(&self) -> Turn {
-        Turn { before: self.served, beside: u32::try_from(self.serving()).unwrap_or(u32::MAX) }
+        Turn {
+            before: self.totals.begun(),
+            beside: u32::try_from(self.serving()).unwrap_or(u32::MAX),
+        }
     }
 
     /// Returns the node's description as a new client would see it; `None` before it is known.
@@ -518,25 +540,6 @@ impl Workers {
     /// Returns whether workers are less confined than clients' hosts require.
     fn is_unconfined(&self) -> bool {
         self.confinement.as_ref().is_some_and(|report| report.level < self.required)
-    }
-
-    /// Notes that a worker has ended, or has closed its control socket and is about to end.
-    pub(crate) fn closed(&mut self, id: u32, now: Instant) {
-        let Some(worker) = self.table.remove(&id) else { return };
-        self.spares.retain(|spare| *spare != id);
-        self.tickets.retain(|_, owner| *owner != id);
-        self.quota.leave(id);
-        let Worker { child, state, ended: told, part, folder, group, .. } = worker;
-        let client = match state {
-            State::Serving(session) => Some(session.client),
-            State::Spare | State::Starting(_) => {
-                self.note_failure("a worker ended before it had a client".to_owned(), now);
-                None
-            }
-        };
-        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, now) };
-        self.dying.push(Dying { client, told, ..kept });
-        self.limit_groups();
     }
 
     /// Ends surplus spares, the newest first, because the least of their memory is in use.

@@ -4,15 +4,21 @@ mod common;
 #[path = "common/daemon.rs"]
 mod daemon;
 
-use common::{Devices, args};
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+
+use common::{Client, Devices, args};
 use daemon::Daemon;
 use penstock_cl_sys::{
-    CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM, CL_PROGRAM_BUILD_LOG,
+    CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_NAME, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CUSTOM,
+    CL_PROGRAM_BUILD_LOG,
 };
+use penstock_trial::wait_for;
 use penstock_wire::args::Arg;
 use penstock_wire::calls::to_worker;
 use penstock_wire::describe::find;
 use penstock_wire::{Id, Status, U64};
+use rustix::process::{Pid, Signal, kill_process};
 
 const DEVICES: Devices = Devices::Simulated;
 
@@ -106,6 +112,94 @@ fn kernels_compute_fail_and_run_for_ever_as_they_are_told() {
         &[5],
     );
     assert_eq!(client.status(event), 0);
+}
+
+/// Returns the totals of a daemon, which must not be less than the earlier ones.
+fn totals_after(daemon: &Daemon, earlier: &mut (f64, f64)) -> serde_json::Value {
+    let totals = daemon.status()["totals"].take();
+    let sessions = &totals["sessions"];
+    let in_use = sessions["in_use_seconds"][0].as_f64().unwrap_or_default();
+    let now = (sessions["core_seconds"].as_f64().unwrap(), in_use);
+    assert!(now.0 >= earlier.0 && now.1 >= earlier.1, "{earlier:?}, then {totals}");
+    *earlier = now;
+    totals
+}
+
+/// Launches a kernel that runs as long as the session.
+fn launch_endless(client: &mut Client) {
+    let context = client.context();
+    let (queue, word) = (client.queue(context, 0), client.buffer(context, 4));
+    client.write(queue, word, 0, &[0; 4]);
+    let endless = client.kernel(context, "penstock null endless", "endless");
+    let event = client.id();
+    client.launch(queue, endless, event, 1, &[], &args(&[Arg::Mem(word)]));
+}
+
+#[test]
+fn totals_do_not_fall_when_sessions_end() {
+    let daemon = Daemon::start("null-totals", &[]);
+    let mut last = (0.0, 0.0);
+    for how in ["orderly", "unexpected"] {
+        let (mut client, node) = daemon.client();
+        launch_endless(&mut client);
+        let begun = last;
+        wait_for("time of use and core time", || {
+            totals_after(&daemon, &mut last);
+            last.0 > begun.0 && last.1 > begun.1
+        });
+        if how == "unexpected" {
+            let worker = Pid::from_raw(node.worker.cast_signed()).unwrap();
+            kill_process(worker, Signal::KILL).unwrap();
+        }
+        client.end();
+        wait_for("the end of the session", || {
+            totals_after(&daemon, &mut last)["sessions"]["sessions_ended"][how] == 1
+        });
+        assert!(last.0 > begun.0 && last.1 > begun.1, "{last:?}");
+    }
+    assert_eq!(totals_after(&daemon, &mut last)["sessions"]["sessions_begun"], 2);
+}
+
+#[test]
+fn a_session_counts_that_ends_before_anybody_asks() {
+    let daemon = Daemon::start("null-unseen", &[]);
+    let (mut client, node) = daemon.client();
+    launch_endless(&mut client);
+    // The answer says that the device has the kernel.
+    let context = client.context();
+    let (queue, mem) = (client.queue(context, 0), client.buffer(context, 4));
+    client.write(queue, mem, 0, &[7; 4]);
+    assert_eq!(client.read(queue, mem, 4), [7; 4]);
+    client.end();
+    let process = std::path::PathBuf::from(format!("/proc/{}", node.worker));
+    wait_for("the end of the worker", || !process.exists());
+    let mut totals = (0.0, 0.0);
+    totals_after(&daemon, &mut totals);
+    assert!(totals.0 > 0.0 && totals.1 > 0.0, "{totals:?}");
+}
+
+#[test]
+fn refusals_are_told_by_kind() {
+    let daemon = Daemon::start("null-refusals", &[]);
+    let mut stranger = UnixStream::connect(daemon.directory.join("socket")).unwrap();
+    stranger.write_all(b"GET /metrics HTTP/1.1\r\nHost: a penstock daemon\r\n\r\n").unwrap();
+    // The daemon closes the connection.
+    _ = stranger.read_to_end(&mut Vec::new());
+    wait_for("a refusal", || daemon.status()["refused"] == 1);
+    let status = daemon.status();
+    assert_eq!(status["totals"]["refused"]["protocol"], 1, "{status}");
+    assert_eq!(status["totals"]["refused"]["key"], 0, "{status}");
+}
+
+#[test]
+fn the_memory_of_devices_is_told() {
+    let daemon = Daemon::start("null-memory", &[]);
+    // A survey waits until the first worker has described the node.
+    let node = daemon.survey().node;
+    let bytes = find(&node.platforms[0].devices[0].info, CL_DEVICE_GLOBAL_MEM_SIZE).unwrap();
+    let bytes = u64::from_ne_bytes(bytes.try_into().unwrap());
+    let told = daemon.status()["device_memory_bytes"].take();
+    assert_eq!(told, serde_json::json!([bytes]));
 }
 
 /// The client sends a change of an argument once, so later launches come without it.

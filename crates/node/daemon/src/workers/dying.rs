@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use penstock_link::Part;
 
-use super::Workers;
 use super::group::{describe, end_group_of_ended};
+use super::{State, Worker, Workers};
 use crate::folders::Folder;
 use crate::groups::Group;
 
@@ -56,6 +56,30 @@ pub(crate) struct Ended {
 }
 
 impl Workers {
+    /// Notes that a worker has ended, or has closed its control socket and is about to end.
+    pub(crate) fn closed(&mut self, id: u32, now: Instant) {
+        let Some(worker) = self.table.remove(&id) else { return };
+        if let State::Serving(session) = &worker.state {
+            // The process is not reaped yet, so the kernel still knows its core time.
+            self.totals.look(id, &session.cost(self.devices.len()));
+            self.totals.end(id, worker.ended.is_some());
+        }
+        self.spares.retain(|spare| *spare != id);
+        self.tickets.retain(|_, owner| *owner != id);
+        self.quota.leave(id);
+        let Worker { child, state, ended: told, part, folder, group, .. } = worker;
+        let client = match state {
+            State::Serving(session) => Some(session.client),
+            State::Spare | State::Starting(_) => {
+                self.note_failure("a worker ended before it had a client".to_owned(), now);
+                None
+            }
+        };
+        let kept = Dying { group, _part: part, _folder: folder, ..Dying::of(id, child, now) };
+        self.dying.push(Dying { client, told, ..kept });
+        self.limit_groups();
+    }
+
     /// Returns the workers that have ended since the last look. A worker that only closed its
     /// socket is killed after [`DYING_MAX`], and nobody waits for it.
     pub(crate) fn reap(&mut self, now: Instant) -> Vec<Ended> {
