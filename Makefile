@@ -213,6 +213,9 @@ install: ## copy what `make build` made to PREFIX (default /usr/local), below DE
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|' packaging/penstock.service.in >$(DESTDIR)$(PREFIX)/lib/systemd/user/penstock.service
 	install -d $(DESTDIR)$(PREFIX)/share/penstock
 	install -m 644 packaging/worker-users.conf $(DESTDIR)$(PREFIX)/share/penstock
+	install -d $(DESTDIR)$(PREFIX)/share/penstock/prometheus
+	install -m 644 packaging/prometheus/rules.yml packaging/prometheus/grafana.json $(DESTDIR)$(PREFIX)/share/penstock/prometheus
+	sed 's|@PREFIX@|$(abspath $(PREFIX))|' packaging/prometheus/penstock-metrics.service.in >$(DESTDIR)$(PREFIX)/share/penstock/prometheus/penstock-metrics.service
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	$(BIN)/penstock completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/penstock
 	$(BIN)/penstock completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_penstock

@@ -52,6 +52,9 @@ _penstock() {
             penstock,key)
                 cmd="penstock__subcmd__key"
                 ;;
+            penstock,metrics)
+                cmd="penstock__subcmd__metrics"
+                ;;
             penstock,run)
                 cmd="penstock__subcmd__run"
                 ;;
@@ -104,7 +107,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve bridge devices discover run status bench check demo sim energy key trace config container doctor vm completions"
+            opts="-h -V --help --version serve bridge devices discover run status metrics bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -470,6 +473,28 @@ _penstock() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__metrics)
+            opts="-h --listen --nodes --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -17,10 +17,12 @@ trap 'rm -rf "$scratch"' EXIT
 mkdir "$scratch/bin"
 ln -s "$bin/penstock" "$bin/penstockd" "$scratch/bin"
 code=0
-for unit in penstockd penstock root; do
+for unit in penstockd penstock root penstock-metrics; do
     if [ $unit = root ]; then
         # As systemd reads the first unit with its drop-in.
         cat "$scratch/penstockd.service" packaging/worker-users.conf >"$scratch/root.service"
+    elif [ $unit = penstock-metrics ]; then
+        sed "s|@PREFIX@|$scratch|" packaging/prometheus/$unit.service.in >"$scratch/$unit.service"
     else
         sed "s|@PREFIX@|$scratch|" "packaging/$unit.service.in" >"$scratch/$unit.service"
     fi
@@ -34,6 +36,8 @@ for unit in penstockd penstock root; do
 done
 # A daemon of root, whose workers have users of their own, has 3.5.
 exposure_of_root_max=35
+# What asks for metrics needs no more than sockets, and has 1.2.
+exposure_of_metrics_max=12
 # check UNIT MOST: a unit that has more rights fails.
 check() {
     systemd-analyze security --offline=true --threshold="$2" "$scratch/$1.service" \
@@ -42,4 +46,5 @@ check() {
 }
 check penstockd "$exposure_max"
 check root "$exposure_of_root_max"
+check penstock-metrics "$exposure_of_metrics_max"
 exit $code

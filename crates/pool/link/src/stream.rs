@@ -398,7 +398,7 @@ impl Stream {
 
     /// Ends the connection so that what was just sent still arrives. TCP discards it if bytes of
     /// the peer are left unread.
-    pub(crate) fn end_politely(&self) {
+    pub fn end_politely(&self) {
         let mut scratch = [0; 4096];
         for _ in 0..UNREAD_READS_MAX {
             if !matches!(self.recv_now(&mut scratch), Ok(Some(_))) {

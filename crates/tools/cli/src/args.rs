@@ -88,6 +88,28 @@ JSON; the reason stands below the table. See docs/energy.md.
 Exit status:
 0 if all nodes answer; 1 if some do and others do not; 3 if none does.";
 
+const AFTER_METRICS: &str = "\
+Examples:
+  penstock metrics
+  penstock metrics --listen 127.0.0.1:9367
+  penstock metrics --listen unix:/run/penstock-metrics/sock --nodes gpu01,gpu02
+
+Metrics:
+The text has the format OpenMetrics, and ends with a line `# EOF`. The textfile collector of \
+node_exporter reads it, too. A node that does not answer has the metric penstock_node_up with the \
+value 0, and is named on standard error. The names of programs and users are in no metric; users \
+have numbers. The runs of `penstock run` are not asked. docs/operation.md lists the metrics.
+
+Server:
+With --listen the command answers GET /metrics over HTTP until it is ended, and asks the nodes for \
+each answer, but at most once in a second. A node has 3.5 s for each of two steps, or \
+PENSTOCK_TIMEOUT_MS if that is shorter, and an answer takes 7 s at most. Only the same user and \
+root can connect to a Unix socket. Everybody can connect to a port.
+
+Exit status:
+0, also if no node answers; 1 if the address cannot be used; 2 if the command line or the \
+configuration is wrong; 3 if no node is configured.";
+
 const AFTER_KEY: &str = "\
 Examples:
   penstock key --create
@@ -239,6 +261,9 @@ pub enum Command {
     /// Show the state of the daemons of the pool, and what each client costs
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
+    /// Write the state of the daemons of the pool for Prometheus, or serve it over HTTP
+    #[command(after_help = AFTER_METRICS)]
+    Metrics(MetricsArgs),
     /// Measure the pool and the local OpenCL platform, or the communication between devices
     Bench(BenchArgs),
     /// Run random OpenCL or CUDA programs on any driver and compare their results with a model
@@ -314,6 +339,16 @@ pub struct StatusArgs {
     /// Show what each user holds against the limits, who set each limit, and how it is enforced
     #[arg(long)]
     pub limits: bool,
+    /// Nodes to ask, instead of the configured ones
+    #[arg(long, value_name = "LIST")]
+    pub nodes: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub struct MetricsArgs {
+    /// Serve the metrics at this address, IP:PORT or unix:PATH, instead of writing them once
+    #[arg(long, value_name = "ADDRESS")]
+    pub listen: Option<String>,
     /// Nodes to ask, instead of the configured ones
     #[arg(long, value_name = "LIST")]
     pub nodes: Option<String>,

@@ -20,6 +20,7 @@ mod facts;
 mod failure;
 mod key;
 mod limits;
+mod metrics;
 mod pages;
 mod programs;
 mod run;
@@ -76,6 +77,7 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Discover(args) => discover::discover(&args),
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
+        Command::Metrics(args) => metrics::metrics(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Check(command) => Ok(check::run(&command)),
         Command::Demo(args) => demo::demo(&args),

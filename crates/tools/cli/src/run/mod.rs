@@ -34,7 +34,9 @@ use args::RunArgs;
 pub use nodes::{Found, Wishes, find_nodes};
 use private::can_be_listed;
 pub use private::{PrivateDirectory, daemons};
-pub use probe::{Described, Probed, is_this_host, keys_for, probe_all, survey_all};
+pub use probe::{
+    Described, Probed, ask_node, distinct_of, is_this_host, keys_for, probe_all, survey_all,
+};
 
 /// Sets the pool up and becomes the program.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {

@@ -31,6 +31,9 @@ pub fn ask(
     Ok((status, opened.instance))
 }
 
+/// The status of a daemon and which running daemon it is, or why it does not answer.
+pub type Answer = Result<(Value, Option<InstanceId>), LinkError>;
+
 /// A node, and the status of its daemon or why it does not answer.
 #[derive(Debug)]
 pub struct Probed {
@@ -104,12 +107,18 @@ pub fn keys_for(node: &NodeAddress, config: &Config) -> Result<Keys, LinkError> 
 
 /// Asks these daemons at once for their status. Each may take as long as the configuration allows.
 pub fn probe_all(config: &Config, list: &[NodeAddress]) -> Vec<Probed> {
-    let ask_one = |node: &NodeAddress| {
-        ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
-    };
-    let answers = penstock_process::at_once("ask", list, ask_one);
-    let answers = answers.into_iter().map(answered);
-    distinct(list, answers.collect()).map(|(node, answer)| Probed { node, answer }).collect()
+    let answers = penstock_process::at_once("ask", list, |node| ask_node(config, node));
+    distinct_of(list, answers.into_iter().map(answered).collect())
+}
+
+/// Asks the daemon of a node for its status, and which running daemon it is.
+pub fn ask_node(config: &Config, node: &NodeAddress) -> Answer {
+    ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
+}
+
+/// Returns the nodes with the answers of their daemons, and each daemon once.
+pub fn distinct_of(list: &[NodeAddress], answers: Vec<Answer>) -> Vec<Probed> {
+    distinct(list, answers).map(|(node, answer)| Probed { node, answer }).collect()
 }
 
 /// Whether the node is on this host, so that its devices are the local ones.

@@ -10,9 +10,9 @@ use crate::common::{Home, stderr, stdout};
 use penstock_link::Keys;
 use penstock_trial::{Need, patience, skip, wait_for};
 
-struct Daemon {
+pub struct Daemon {
     child: Child,
-    addresses: Vec<String>,
+    pub addresses: Vec<String>,
 }
 
 impl Daemon {
@@ -35,7 +35,7 @@ fn serve(home: &Home, listen: &[&str]) -> Daemon {
 }
 
 /// As [`serve`], with other options.
-fn serve_with(home: &Home, options: &[&str], listen: &[&str]) -> Daemon {
+pub fn serve_with(home: &Home, options: &[&str], listen: &[&str]) -> Daemon {
     let mut args = ["serve"].iter().chain(options).copied().collect::<Vec<_>>();
     args.extend(listen.iter().flat_map(|address| ["--listen", address]));
     let mut child =

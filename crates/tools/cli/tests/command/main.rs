@@ -9,6 +9,7 @@ mod doctor;
 mod documents;
 mod energy;
 mod keys;
+mod metrics;
 mod named;
 mod queries;
 mod run;
