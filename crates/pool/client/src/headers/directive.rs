@@ -121,11 +121,9 @@ impl Define {
 /// Returns whether a text may have a directive that includes files. If it says no, there is none.
 fn may_include(text: &[u8]) -> bool {
     let mut rest = text;
-    let mut has_condition = false;
     while let Some(at) = rest.iter().position(|byte| *byte == b'#') {
         rest = rest.get(at + 1..).unwrap_or_default();
         let word = rest.trim_ascii_start();
-        has_condition |= word.starts_with(b"if") || word.starts_with(b"el");
         // A comment or a continued line may stand before the word, or inside it.
         let starts = [&b"in"[..], b"im", b"i\\", b"\\", b"/", b"\x0b"];
         if starts.iter().any(|start| word.starts_with(start)) {
@@ -134,7 +132,7 @@ fn may_include(text: &[u8]) -> bool {
     }
     let has = |what: &[u8]| memchr::memmem::find(text, what).is_some();
     // The other spelling of `#`, and the question for a file.
-    has(b"%:") || (has_condition && has(b"__has_include"))
+    has(b"%:") || has(b"__has_include")
 }
 
 /// Reads a text as the first phases of a compiler do: continued lines, comments, literals.
@@ -429,6 +427,7 @@ mod tests {
             "#if 0\nthis isn't code\n#endif\n#include \"a/b.h\"\n",
             "#if defined __has_include && __has_include(\"a/b.h\")\n#endif",
             "# if __has_include ( \"a/b.h\" )\n#endif",
+            "__has_include(\"a/b.h\")",
             "// a comment\n#include \"a/b.h\"",
             "int a; // \"\n#include \"a/b.h\"",
             "\u{feff}#include \"a/b.h\"",
