@@ -63,8 +63,8 @@ variables! {
         TRACE_PAYLOAD = "PENSTOCK_TRACE_PAYLOAD": Kind::Number(0, u64::MAX), "everything",
             "the number of bytes that a trace keeps of each payload";
         SUMMARY = "PENSTOCK_SUMMARY": Kind::Path, "–",
-            "a file that gets a line of JSON about each process that uses the pool, when the \
-             process ends; 1: a text on standard error";
+            "a file that gets a line of JSON about each process that uses the pool by OpenCL or \
+             CUDA, when the process ends; 1: a text on standard error; 0: no summary";
         TRUST_CONST = "PENSTOCK_TRUST_CONST": Kind::Flag(false), "off",
             "kernels are trusted not to write through pointers to const";
         GUEST_MEMORY = "PENSTOCK_GUEST_MEMORY": Kind::Path, "found among the PCI devices",

@@ -9,6 +9,7 @@ use penstock_wire::{Call, Id};
 
 use super::Session;
 use crate::error::Result;
+use crate::summary::Tally;
 
 /// What a sender says of a call.
 type Sent = std::result::Result<(), LinkError>;
@@ -34,9 +35,10 @@ impl Session {
         penstock_trial::delay(penstock_trial::Place::ClientSends);
         let sent = send(&self.sender);
         self.end_relief();
-        sent.map_err(|error| self.not_sent(&error))?;
-        self.count::<C>(bytes);
-        Ok(())
+        if let Some(tally) = self.tally() {
+            count::<C>(tally, bytes, sent.is_ok());
+        }
+        sent.map_err(|error| self.not_sent(&error))
     }
 
     /// As [`Session::send`] and [`Session::flush`], for a thread that must not wait. Returns
@@ -80,15 +82,10 @@ impl Session {
     pub fn flush(&self) -> Result<()> {
         let flushed = self.sender.flush();
         self.end_relief();
-        flushed.map_err(|error| self.lose(&error))
-    }
-
-    /// Counts a call that was sent, with this number of bytes, if the process counts.
-    #[inline]
-    pub(crate) fn count<C: Call>(&self, bytes: u64) {
         if let Some(tally) = self.tally() {
-            tally.sent::<C>(bytes);
+            tally.add_room_wait();
         }
+        flushed.map_err(|error| self.lose(&error))
     }
 
     /// Has the session's own thread receive while a sender waits for room. The worker may take
@@ -104,5 +101,15 @@ impl Session {
         if self.relieved.load(Ordering::Relaxed) && self.relieved.swap(false, Ordering::AcqRel) {
             self.drop_interest();
         }
+    }
+}
+
+/// Counts a call with this number of bytes.
+// Apart, so that programs without a summary have only the question whether there is one.
+#[inline(never)]
+fn count<C: Call>(tally: &Tally, bytes: u64, is_sent: bool) {
+    tally.add_room_wait();
+    if is_sent {
+        tally.sent::<C>(bytes);
     }
 }

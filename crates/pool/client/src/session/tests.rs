@@ -202,7 +202,8 @@ fn a_write_that_begins_after_the_wait_for_copies_takes_nothing() {
         // Another thread that loses the session has come this far, and has not closed the link.
         session.open.lock().lost = Some("a loss of the test".into());
         session.await_copies();
-        let sent = session.send_held::<to_worker::WriteBuffer>(1, |_| panic!("the bytes are taken"));
+        let sent =
+            session.send_held::<to_worker::WriteBuffer>(1, |_| panic!("the bytes are taken"));
         assert!(matches!(sent, Err(Error::Lost { .. })));
     }
 }

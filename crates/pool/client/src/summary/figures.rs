@@ -21,9 +21,9 @@ impl Amount {
         Duration::from_nanos(self.sum)
     }
 
-    /// Returns the bytes or ns of one command or wait.
-    pub(super) fn average(self) -> u64 {
-        self.sum.checked_div(self.count).unwrap_or_default()
+    /// Returns the time of one wait.
+    pub(super) fn average(self) -> Duration {
+        Duration::from_nanos(self.sum.checked_div(self.count).unwrap_or_default())
     }
 }
 
@@ -65,6 +65,8 @@ pub(super) struct Figures {
     pub(super) ran: Duration,
     /// Number of threads of the program that have waited.
     pub(super) threads: u64,
+    /// Number of waits that have not ended.
+    pub(super) open: u64,
     /// Waits for no particular node.
     pub(super) others: Counts,
     pub(super) nodes: Vec<NodeFigures>,

@@ -5,7 +5,7 @@ use super::kinds::{Command, Reason};
 use super::sentences;
 
 pub(super) fn of(figures: &Figures) -> String {
-    let Figures { process, threads, .. } = figures;
+    let Figures { process, threads, open, .. } = figures;
     let nodes = figures.nodes.iter().map(|node| {
         let (name, counts) = (quoted(&node.name), counts(&node.counts));
         format!("{{\"name\":{name},\"lost\":{},{counts}}}", node.is_lost)
@@ -16,7 +16,8 @@ pub(super) fn of(figures: &Figures) -> String {
     let sentences = list(sentences::of(figures).iter().map(|it| quoted(it)));
     format!(
         "{{\"process\":{process},\"program\":{program},\"interface\":{face},\"seconds\":{seconds},\
-         \"waiting_threads\":{threads},{total},\"nodes\":[{nodes}],\"sentences\":[{sentences}]}}\n"
+         \"waiting_threads\":{threads},\"open_waits\":{open},{total},\"nodes\":[{nodes}],\
+         \"sentences\":[{sentences}]}}\n"
     )
 }
 

@@ -15,7 +15,7 @@ mod sentences;
 mod text;
 
 use std::cell::Cell;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -74,14 +74,16 @@ impl Tally {
         self.commands[Command::Read as usize].add(0, bytes);
     }
 
-    /// Counts a call that was sent, and the time in which this thread waited for room.
-    // Apart, so that programs without a summary have only the question whether there is one.
-    #[inline(never)]
-    pub(crate) fn sent<C: Call>(&self, bytes: u64) {
+    /// Counts the time in which this thread has waited for room on the link.
+    pub(crate) fn add_room_wait(&self) {
         let room = penstock_link::take_room_wait();
         if !room.is_zero() && !is_own() {
             self.add_wait(Reason::Room, room);
         }
+    }
+
+    /// Counts a call that was sent.
+    pub(crate) fn sent<C: Call>(&self, bytes: u64) {
         match const { Command::of_call(C::OPCODE) } {
             Some(command @ Command::Write) => self.count(command, bytes),
             Some(command) => self.count(command, 0),
@@ -136,11 +138,15 @@ pub(crate) fn within<R>(tally: Option<&Tally>, reason: Reason, work: impl FnOnce
 /// not counted.
 pub(crate) fn waiting<R>(tally: Option<&Tally>, reason: Reason, wait: impl FnOnce() -> R) -> R {
     let Some(tally) = tally.filter(|_| !is_own()) else { return wait() };
+    let open = run().map(|run| run.open.fetch_add(1, Relaxed));
     let since = penstock_process::now();
     let done = wait();
     // Part of the same time.
     _ = penstock_link::take_room_wait();
     tally.add_wait(reason, penstock_process::since(since));
+    if let (Some(run), Some(_)) = (run(), open) {
+        run.open.fetch_sub(1, Relaxed);
+    }
     done
 }
 
@@ -154,6 +160,8 @@ struct Run {
     file: Option<PathBuf>,
     /// Number of threads of the program that have waited.
     threads: AtomicU64,
+    /// Number of waits that have begun and not ended.
+    open: AtomicU64,
     others: Tally,
     nodes: Lock<Vec<Arc<Tally>>>,
 }
@@ -203,12 +211,14 @@ impl Run {
             began: penstock_process::now(),
             file,
             threads: AtomicU64::new(0),
+            open: AtomicU64::new(0),
             others: Tally::default(),
             nodes: Lock::default(),
         })
     }
 
-    /// Writes the summary. Waits for no other thread and for no node.
+    /// Writes the summary. Waits for no other thread and for no node, but for a reader of standard
+    /// error if that is a full pipe.
     fn write(&self) {
         // A forked child has a copy of its parent's figures, and cannot use its pool.
         if std::process::id() != self.process {
@@ -236,6 +246,7 @@ impl Run {
             face: self.face,
             ran: penstock_process::since(self.began),
             threads: self.threads.load(Relaxed),
+            open: self.open.load(Relaxed),
             others: self.others.counts(),
             nodes: nodes.iter().map(node).collect(),
         })
@@ -248,8 +259,10 @@ fn program() -> String {
 }
 
 fn tell(text: &str) {
+    // Another thread may hold the lock of the standard library's handle.
+    let own = rustix::stdio::stderr().try_clone_to_owned();
     // If standard error is closed, nobody can be told.
-    _ = write_without_signal(&mut io::stderr(), text.as_bytes());
+    _ = own.and_then(|own| write_without_signal(&mut File::from(own), text.as_bytes()));
 }
 
 /// Adds a line to a file, in one write, because other processes may do so at the same time.

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use super::figures::{Counts, Figures};
-use super::kinds::{Command, Reason};
-use super::number::{bytes, number, time};
+use super::figures::{Amount, Counts, Figures};
+use super::kinds::Reason;
+use super::number::{number, time};
 
 /// A reason bounds the run if it takes at least this share of the run, as a divisor. With more than
 /// three other parts of this size none of them would be worth a sentence.
@@ -14,14 +14,7 @@ const SHARE: u32 = 4;
 /// Most reasons that are named. More than two do not bound a run.
 const REASONS_MAX: usize = 2;
 
-/// Largest average read that is small. Over a network of 10 Gbit/s, 64 KiB take about as long as a
-/// round trip, so that half of the time is the trip.
-const SMALL_READ_BYTES_MAX: u64 = 64 << 10;
-
-/// Fewest waits of which advice to make fewer is worth its line.
-const MANY_WAITS_MIN: u64 = 100;
-
-/// Returns one to three lines on what bounded the run.
+/// Returns some lines on what bounded the run.
 pub(super) fn of(figures: &Figures) -> Vec<String> {
     let total = figures.total();
     let (ran, waited) = (figures.ran, total.waited());
@@ -30,11 +23,9 @@ pub(super) fn of(figures: &Figures) -> Vec<String> {
     let is_bound = waited * SHARE >= ran;
     let of_run = format!("The program waited for the pool in {} of {}", time(waited), time(ran));
     let rest = time(ran.saturating_sub(waited));
-    let mut sentences = vec![match (is_one, is_bound) {
+    let mut sentences = vec![match (is_one, is_bound || figures.open > 0) {
         (true, true) => format!("{of_run}."),
-        (true, false) => {
-            format!("{of_run}: the other {rest} were its own work and the making of its calls.")
-        }
+        (true, false) => format!("{of_run}. The other {rest} passed outside of such waits."),
         (false, _) => format!(
             "{} threads of the program waited for the pool, {} in total, in a run of {}.",
             number(figures.threads),
@@ -42,9 +33,19 @@ pub(super) fn of(figures: &Figures) -> Vec<String> {
             time(ran)
         ),
     }];
+    if figures.open > 0 {
+        let (words, whose) = match figures.open {
+            1 => ("wait had", "Its"),
+            _ => ("waits had", "Their"),
+        };
+        sentences.push(format!(
+            "{} {words} not ended when the program did. {whose} time is not counted.",
+            number(figures.open)
+        ));
+    }
     if is_bound {
         let whole = if is_one { ran } else { waited };
-        sentences.extend(longest(&total, whole).map(|reason| about(reason, &total)));
+        sentences.extend(longest(&total, whole).map(|reason| about(reason, total.wait(reason))));
     }
     sentences
 }
@@ -57,47 +58,18 @@ fn longest(total: &Counts, whole: Duration) -> impl Iterator<Item = Reason> {
     reasons.into_iter().take(REASONS_MAX)
 }
 
-fn about(reason: Reason, total: &Counts) -> String {
-    let wait = total.wait(reason);
-    let (took, each) = (time(wait.time()), time(Duration::from_nanos(wait.average())));
-    let words = match reason {
-        Reason::Read if wait.count > 1 && total.command(Command::Map).count == 0 => {
-            "blocking reads"
-        }
-        _ => reason.words(wait.count),
-    };
-    let told = format!("{} {words} took {took}", number(wait.count));
-    let is_often = wait.count >= MANY_WAITS_MIN;
+fn about(reason: Reason, wait: Amount) -> String {
+    let (count, words, took) = (number(wait.count), reason.words(wait.count), time(wait.time()));
+    let told = format!("{count} {words} took {took}");
     match reason {
-        Reason::Read => match small_reads(total).filter(|_| is_often) {
-            Some(size) => format!(
-                "{told}, and a read has {} on average: read more at once, or without blocking.",
-                bytes(size)
-            ),
-            None => format!("{told}. A read can also wait for the commands before it."),
-        },
-        // Fewer than two launches for each wait.
-        Reason::Finish if is_often && total.command(Command::Launch).count < wait.count * 2 => {
-            format!("{told}, {each} on average: launch more before each wait.")
-        }
-        Reason::Finish | Reason::Event => format!("{told}, {each} on average."),
+        Reason::Read => format!("{told}. A read can also wait for the commands before it."),
+        Reason::Finish | Reason::Event => format!("{told}, {} on average.", time(wait.average())),
         Reason::Build => format!(
             "{told}. Over a Unix socket, the next run finds what the driver has kept; over TCP \
              each run begins without."
         ),
-        Reason::Room => {
-            format!("{told}: a node had not yet taken what was sent before.")
-        }
+        Reason::Room => format!("{told}: a node had not yet taken what was sent before."),
         Reason::Open => format!("The opening of the pool took {took}."),
         Reason::Write | Reason::Reply => format!("{told}."),
     }
-}
-
-/// Returns the average bytes of a read if reads are small, and if most of them cannot have waited
-/// for a command of their own: there are more waits than twice the commands that take time.
-fn small_reads(total: &Counts) -> Option<u64> {
-    let work = [Command::Launch, Command::Copy, Command::Fill, Command::Library, Command::Map];
-    let work: u64 = work.iter().map(|command| total.command(*command).count).sum();
-    let size = total.command(Command::Read).average();
-    (size <= SMALL_READ_BYTES_MAX && total.wait(Reason::Read).count > 2 * work).then_some(size)
 }

@@ -51,9 +51,10 @@ The program sees the devices that the query of --devices or PENSTOCK_DEVICES sel
 query's order. Without a query it sees all devices, node by node. See penstock-devices(1).
 
 Summary:
-With --summary, each process that uses the pool says at its end what it did and for what its \
-threads waited: commands, bytes, builds, and what bounded the run. It says so on standard error, \
-or in one line of JSON that it adds to FILE. A process that a signal or _exit ends says nothing.
+With --summary, each process that uses the pool by OpenCL or CUDA says at its end what it did and \
+for what its threads waited: commands, bytes, builds, and what bounded the run. It says so on \
+standard error, or in one line of JSON that it adds to FILE. A process that a signal or _exit ends \
+says nothing.
 
 Exit status:
 That of the program, which has this command's process id and gets its signals; 125 if the pool \
