@@ -9,7 +9,7 @@ use penstock_wire::hello::Verdict;
 /// Kinds of reasons for which a daemon refuses a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The key is missing, wrong or revoked, or one side encrypts and the other does not.
+    /// The key is missing, wrong, unknown or revoked.
     Key,
     /// The daemon does not serve this Unix user.
     User,
@@ -19,7 +19,8 @@ pub(crate) enum Reason {
     Full,
     /// No worker can be started, or workers are less confined than required.
     Worker,
-    /// The peer speaks another version of the protocol, or another protocol.
+    /// The peer speaks another version of the protocol or another protocol, or one side encrypts
+    /// and the other does not.
     Protocol,
     /// The peer hung up, or did not finish its hello in time.
     Gone,
@@ -42,11 +43,11 @@ impl Reason {
         match error {
             LinkError::Turned { verdict, .. } => Self::of_verdict(*verdict),
             LinkError::OverLimit { .. } => Self::Limit,
-            LinkError::NoKey { .. }
-            | LinkError::WrongKey { .. }
-            | LinkError::Handshake { .. }
-            | LinkError::Record(_) => Self::Key,
-            LinkError::WrongVersion { .. }
+            LinkError::NoKey { .. } | LinkError::WrongKey { .. } => Self::Key,
+            // Whoever has no key can cause these.
+            LinkError::Handshake { .. }
+            | LinkError::Record(_)
+            | LinkError::WrongVersion { .. }
             | LinkError::NotPenstock { .. }
             | LinkError::Frame(_) => Self::Protocol,
             LinkError::Closed | LinkError::Vanished | LinkError::HelloTimeout { .. } => Self::Gone,
@@ -58,18 +59,19 @@ impl Reason {
         match verdict {
             Verdict::WrongKey
             | Verdict::NoKey
-            | Verdict::NeedsEncryption
-            | Verdict::PlainOnly
             | Verdict::NotEnrolled
             | Verdict::Revoked
-            | Verdict::NotInvited
-            | Verdict::WrongTicket => Self::Key,
+            | Verdict::NotInvited => Self::Key,
             Verdict::WrongUser => Self::User,
             Verdict::OverLimit | Verdict::Restricted => Self::Limit,
             Verdict::Full => Self::Full,
             Verdict::NoWorker | Verdict::Unconfined => Self::Worker,
-            Verdict::WrongVersion | Verdict::NotUnderstood => Self::Protocol,
-            Verdict::Welcome | Verdict::InLine => Self::Other,
+            Verdict::WrongVersion
+            | Verdict::NotUnderstood
+            | Verdict::NeedsEncryption
+            | Verdict::PlainOnly => Self::Protocol,
+            // A session that has ended leaves such tickets behind.
+            Verdict::WrongTicket | Verdict::Welcome | Verdict::InLine => Self::Other,
         }
     }
 }
@@ -101,7 +103,6 @@ mod tests {
     fn refusals_are_counted_by_kind() {
         let peer = || "p".to_owned();
         let turned = |verdict| LinkError::Turned { peer: peer(), verdict };
-        let refusals = Refusals::default();
         for (error, reason) in [
             (turned(Verdict::Revoked), Reason::Key),
             (turned(Verdict::WrongUser), Reason::User),
@@ -109,12 +110,16 @@ mod tests {
             (turned(Verdict::Full), Reason::Full),
             (turned(Verdict::Unconfined), Reason::Worker),
             (LinkError::NotPenstock { peer: peer() }, Reason::Protocol),
+            (turned(Verdict::NeedsEncryption), Reason::Protocol),
+            (LinkError::WrongKey { peer: peer() }, Reason::Key),
+            (turned(Verdict::WrongTicket), Reason::Other),
             (LinkError::Closed, Reason::Gone),
             (LinkError::Forked, Reason::Other),
         ] {
             assert_eq!(Reason::of(&error), reason, "{error}");
-            refusals.count(reason);
         }
+        let refusals = Refusals::default();
+        Reason::ALL.iter().for_each(|(reason, _)| refusals.count(*reason));
         refusals.count(Reason::Gone);
         let told = refusals.told();
         assert!(told.iter().all(|(name, count)| *count == 1 + u64::from(*name == "gone")));
