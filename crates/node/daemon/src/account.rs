@@ -10,7 +10,6 @@ use penstock_process::{Guard, Lock};
 use serde_json::{Value, json};
 
 use crate::message::Found;
-use crate::usage::Used;
 
 /// Joules by component since the meter was started.
 pub(crate) type Joules = BTreeMap<String, f64>;
@@ -128,10 +127,10 @@ pub(crate) fn joules(now: &Result<Joules, String>, mark: Option<&Joules>) -> Val
 }
 
 /// Returns the core-seconds of a client's worker: all its threads, including those of CPU devices.
-pub(crate) fn cores(worker: u32) -> Value {
-    let (seconds, reason) = match penstock_energy::cores::of_process(worker) {
+pub(crate) fn cores(time: &Result<Duration, String>) -> Value {
+    let (seconds, reason) = match time {
         Ok(time) => (Some(time.as_secs_f64()), None),
-        Err(error) => (None, Some(error.to_string())),
+        Err(reason) => (None, Some(reason)),
     };
     json!({ "busy": seconds, "unavailable": reason })
 }
@@ -141,10 +140,10 @@ pub(crate) fn devices(
     found: &[Found],
     cores: &Value,
     joules: &Value,
-    usage: Option<&Used>,
+    in_use: &[Duration],
 ) -> Value {
     let one = |index: usize, device: &Found| {
-        let used = usage.and_then(|usage| usage.seconds(index));
+        let used = in_use.get(index).map(Duration::as_secs_f64);
         let (core_seconds, no_cores) = match cores_of(device, found) {
             Ok(()) => (cores["busy"].clone(), cores["unavailable"].clone()),
             Err(reason) => (Value::Null, reason.into()),
@@ -195,8 +194,6 @@ fn counter_of<'a>(device: &Found, found: &[Found], joules: &'a Value) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]
@@ -228,15 +225,15 @@ mod tests {
 
     #[test]
     fn core_time_is_a_processs_and_a_devices_only_where_it_is_alone() {
-        let busy = cores(std::process::id());
-        assert!(busy["busy"].as_f64().is_some_and(|seconds| seconds > 0.0), "{busy}");
+        let busy = cores(&Ok(Duration::from_secs(1)));
+        assert_eq!(busy["busy"], 1.0);
         let none = joules(&Err("no counter".to_owned()), None);
-        let one = devices(&[found("a", true), found("card", false)], &busy, &none, None);
+        let one = devices(&[found("a", true), found("card", false)], &busy, &none, &[]);
         assert!(one[0]["core_seconds"].is_f64() && one[1]["core_seconds"].is_null(), "{one}");
         assert_eq!(one[1]["joules"]["unavailable"], "no counter");
-        let two = devices(&[found("a", true), found("b", true)], &busy, &none, None);
+        let two = devices(&[found("a", true), found("b", true)], &busy, &none, &[]);
         assert!(two[1]["core_seconds"].is_null() && two[1]["unavailable"].is_string(), "{two}");
-        let gone = cores(u32::MAX);
+        let gone = cores(&Err("no such process".to_owned()));
         assert!(gone["busy"].is_null() && gone["unavailable"].is_string(), "{gone}");
     }
 
@@ -248,7 +245,7 @@ mod tests {
         };
         let both = [found("cpu", true), found("card", false)];
         let told = |found: &[Found], cards: &[&str]| {
-            devices(found, &Value::Null, &joules(&taken(cards), None), None)
+            devices(found, &Value::Null, &joules(&taken(cards), None), &[])
         };
         let alone = told(&both, &["gpu-0"]);
         assert_eq!(alone[1]["joules"]["device"], 5.0);
@@ -263,17 +260,11 @@ mod tests {
 
     #[test]
     fn the_time_of_use_is_told_of_each_device() {
-        let usage = crate::usage::Usage::new(2).unwrap();
-        let used = Used::of_worker(usage.as_fd().try_clone_to_owned().unwrap()).unwrap();
-        usage.meters()[1].begin();
-        thread::sleep(Duration::from_millis(5));
         let list = [found("a", true), found("b", true)];
-        let told = devices(&list, &Value::Null, &Value::Null, Some(&used));
+        let in_use = [Duration::ZERO, Duration::from_millis(5)];
+        let told = devices(&list, &Value::Null, &Value::Null, &in_use);
         assert_eq!(told[0]["in_use_seconds"], 0.0);
-        assert!(
-            told[1]["in_use_seconds"].as_f64().is_some_and(|seconds| seconds >= 0.005),
-            "{told}"
-        );
-        assert!(devices(&list, &Value::Null, &Value::Null, None)[0]["in_use_seconds"].is_null());
+        assert_eq!(told[1]["in_use_seconds"], 0.005);
+        assert!(devices(&list, &Value::Null, &Value::Null, &[])[0]["in_use_seconds"].is_null());
     }
 }

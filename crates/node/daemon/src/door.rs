@@ -213,7 +213,6 @@ impl Daemon {
             let doing = "watching a client";
             let watched = stream.as_fd().try_clone_to_owned();
             let watched = watched.map_err(|source| LinkError::System { doing, source })?;
-            self.workers().watch_client(worker, watched);
             let message = ToWorker::Client {
                 features,
                 turn,
@@ -224,7 +223,12 @@ impl Daemon {
                 devices,
                 sends_descriptors,
             };
-            control.send(&message, Some(stream.as_fd()))
+            // Under the lock, so that the session does not end before it is known to have begun.
+            let mut workers = self.workers();
+            workers.watch_client(worker, watched);
+            control.send(&message, Some(stream.as_fd()))?;
+            workers.note_begun(worker);
+            Ok(())
         });
         if handed.is_ok() {
             tracing::info!(client = %peer, "session");

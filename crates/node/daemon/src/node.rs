@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt as _;
 use std::sync::Arc;
 
-use penstock_cl_sys::{CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU};
+use penstock_cl_sys::{CL_DEVICE_GLOBAL_MEM_SIZE, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU};
 use penstock_device as device;
 use penstock_wire::describe::{
     DeviceDescription, NodeDescription, PlatformDescription, Turn, find,
@@ -191,6 +191,16 @@ pub(crate) fn host() -> String {
 fn boot() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
+}
+
+/// Returns the memory of each device in bytes, as far as the driver tells it.
+pub(crate) fn memory_of(node: &NodeDescription) -> Vec<Option<u64>> {
+    let devices = node.platforms.iter().flat_map(|platform| &platform.devices);
+    let told = |device: &DeviceDescription| {
+        let bytes = find(&device.info, CL_DEVICE_GLOBAL_MEM_SIZE)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    devices.map(told).collect()
 }
 
 #[cfg(test)]

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use penstock_cl_sys::CL_DEVICE_GLOBAL_MEM_SIZE;
 use penstock_link::{Address, Region, Way};
-use penstock_wire::describe::{DeviceDescription, NodeDescription, find};
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
 use crate::account::Joules;
 use crate::daemon::Daemon;
 use crate::groups::Groups;
+use crate::message::Found;
 use crate::quota::LimitsFile;
-use crate::workers::Workers;
+use crate::totals::Cost;
+use crate::workers::{Session, Workers};
 use crate::{account, confinement, whose};
 
 impl Daemon {
@@ -46,15 +46,13 @@ impl Daemon {
         // Read before the lock: a file can take its time.
         let users = whose::users();
         let mut workers = self.workers();
-        workers.count_costs();
         let taken = workers.account.now();
-        let session = |session: crate::workers::Session| {
+        let session = |session: &Session, cost: &Cost, found: &[Found]| {
             let told = session.credentials.as_ref();
             let told = told.filter(|client| asker == Some(0) || asker == Some(client.uid));
-            let cores = account::cores(session.worker);
+            let cores = account::cores(&cost.cores);
             let joules = account::joules(&taken, session.mark.as_ref());
-            let devices =
-                account::devices(&workers.devices, &cores, &joules, session.usage.as_deref());
+            let devices = account::devices(found, &cores, &joules, &cost.in_use);
             json!({
                 "worker": session.worker,
                 "client": session.client,
@@ -71,7 +69,7 @@ impl Daemon {
                 "devices": devices,
             })
         };
-        let sessions: Vec<Value> = workers.sessions().into_iter().map(session).collect();
+        let sessions: Vec<Value> = workers.look(session);
         json!({
             "host": crate::node::host(),
             "pid": std::process::id(),
@@ -87,7 +85,7 @@ impl Daemon {
             "dials": self.dials.lock().total(),
             "refused": self.refused.told().values().sum::<u64>(),
             "devices": workers.devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>(),
-            "device_memory_bytes": memory_of(workers.description().as_ref()),
+            "device_memory_bytes": workers.device_memory,
             // Whether the devices exist only in the workers' memory (`--platform null`).
             "simulated": self.simulate,
             "problem": workers.problem,
@@ -118,15 +116,4 @@ fn way(way: &Way) -> Value {
         "leaves_host": way.leaves_host,
         "why_not_better": way.why_not_better,
     })
-}
-
-/// Returns the memory of each device in bytes, as far as the driver tells it.
-fn memory_of(node: Option<&NodeDescription>) -> Vec<Option<u64>> {
-    let devices = node.into_iter().flat_map(|node| &node.platforms);
-    let devices = devices.flat_map(|platform| &platform.devices);
-    let told = |device: &DeviceDescription| {
-        let bytes = find(&device.info, CL_DEVICE_GLOBAL_MEM_SIZE)?;
-        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
-    };
-    devices.map(told).collect()
 }

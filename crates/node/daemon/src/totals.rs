@@ -6,22 +6,30 @@
 
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 
-/// What a session has used since it began.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What a session has used since it began, as one look finds it.
+#[derive(Clone, Debug)]
 pub(crate) struct Cost {
-    /// Core time of its worker.
-    pub(crate) cores: Duration,
-    /// Time for which it held each device.
+    /// Core time of its worker, or why it is unknown.
+    pub(crate) cores: Result<Duration, String>,
+    /// Time for which it held each device. Empty if its worker does not count that.
     pub(crate) in_use: Vec<Duration>,
 }
 
-impl Cost {
+/// What the totals have of a session; `None` before its client has got the worker.
+pub(crate) type Counted = Option<Used>;
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    cores: Duration,
+    in_use: Vec<Duration>,
+}
+
+impl Used {
     /// Adds what `now` has more than `last`, and makes `last` the larger one of both.
-    fn grow(&mut self, last: &mut Self, now: &Self) {
-        grow(&mut self.cores, &mut last.cores, now.cores);
+    fn grow(&mut self, last: &mut Self, now: &Cost) {
+        grow(&mut self.cores, &mut last.cores, *now.cores.as_ref().unwrap_or(&Duration::ZERO));
         let count = now.in_use.len().max(last.in_use.len());
         last.in_use.resize(count, Duration::ZERO);
         self.in_use.resize(count.max(self.in_use.len()), Duration::ZERO);
@@ -42,33 +50,26 @@ pub(crate) struct Totals {
     begun: u64,
     ended_orderly: u64,
     ended_unexpectedly: u64,
-    used: Cost,
-    /// What each session had used at the last look.
-    last: FxHashMap<u32, Cost>,
+    used: Used,
 }
 
 impl Totals {
-    /// Notes that a client has got this worker.
-    pub(crate) fn begin(&mut self, worker: u32) {
+    /// Notes that the client of a session has got its worker.
+    pub(crate) fn begin(&mut self, counted: &mut Counted) {
         self.begun += 1;
-        self.last.insert(worker, Cost::default());
+        *counted = Some(Used::default());
     }
 
-    /// Returns the number of clients that ever got a worker.
-    pub(crate) fn begun(&self) -> u64 {
-        self.begun
-    }
-
-    /// Notes what the session of a worker has used up to now.
-    pub(crate) fn look(&mut self, worker: u32, cost: &Cost) {
-        if let Some(last) = self.last.get_mut(&worker) {
+    /// Notes what a session has used up to now.
+    pub(crate) fn look(&mut self, counted: &mut Counted, cost: &Cost) {
+        if let Some(last) = counted {
             self.used.grow(last, cost);
         }
     }
 
     /// Notes that a session has ended, and whether its worker has said why.
-    pub(crate) fn end(&mut self, worker: u32, orderly: bool) {
-        if self.last.remove(&worker).is_some() {
+    pub(crate) fn end(&mut self, counted: &Counted, orderly: bool) {
+        if counted.is_some() {
             let count =
                 if orderly { &mut self.ended_orderly } else { &mut self.ended_unexpectedly };
             *count += 1;
@@ -94,30 +95,32 @@ impl Totals {
 mod tests {
     use super::*;
 
-    fn cost(cores: u64, in_use: &[u64]) -> Cost {
+    fn used(cores: u64, in_use: &[u64]) -> Used {
         let seconds = |s: &u64| Duration::from_secs(*s);
-        Cost { cores: Duration::from_secs(cores), in_use: in_use.iter().map(seconds).collect() }
+        Used { cores: Duration::from_secs(cores), in_use: in_use.iter().map(seconds).collect() }
+    }
+
+    fn cost(cores: u64, in_use: &[u64]) -> Cost {
+        let Used { cores, in_use } = used(cores, in_use);
+        Cost { cores: Ok(cores), in_use }
     }
 
     #[test]
     fn what_ended_sessions_used_stays() {
         let mut totals = Totals::default();
-        for worker in [7, 8] {
-            totals.begin(worker);
-        }
-        totals.look(7, &cost(3, &[1, 0]));
-        totals.look(8, &cost(5, &[0, 2]));
-        totals.look(7, &cost(4, &[1, 1]));
-        assert_eq!(totals.used, cost(9, &[1, 3]));
-        totals.end(7, true);
-        totals.end(8, false);
-        // Somebody else looks once more, or a process gets the number of an ended one.
-        totals.look(7, &cost(100, &[100]));
-        totals.end(7, true);
-        assert_eq!(totals.used, cost(9, &[1, 3]));
-        totals.begin(7);
-        totals.look(7, &cost(1, &[0, 0, 4]));
-        assert_eq!(totals.used, cost(10, &[1, 3, 4]));
+        let [mut a, mut b, mut c] = [(); 3].map(|()| Counted::default());
+        totals.begin(&mut a);
+        totals.begin(&mut b);
+        totals.look(&mut a, &cost(3, &[1, 0]));
+        totals.look(&mut b, &cost(5, &[0, 2]));
+        totals.look(&mut a, &cost(4, &[1, 1]));
+        assert_eq!(totals.used, used(9, &[1, 3]));
+        totals.end(&a, true);
+        totals.end(&b, false);
+        assert_eq!(totals.used, used(9, &[1, 3]));
+        totals.begin(&mut c);
+        totals.look(&mut c, &cost(1, &[0, 0, 4]));
+        assert_eq!(totals.used, used(10, &[1, 3, 4]));
         let told = totals.told();
         assert_eq!(told["sessions_begun"], 3);
         assert_eq!(told["sessions_ended"], json!({ "orderly": 1, "unexpected": 1 }));
@@ -126,14 +129,28 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_hangs_up_before_it_has_its_worker_begins_and_ends_no_session() {
+        let mut totals = Totals::default();
+        let mut counted = Counted::default();
+        totals.look(&mut counted, &cost(2, &[0]));
+        totals.end(&counted, false);
+        let told = totals.told();
+        assert_eq!(told["sessions_begun"], 0);
+        assert_eq!(told["sessions_ended"], json!({ "orderly": 0, "unexpected": 0 }));
+        assert_eq!(told["core_seconds"], 0.0, "of no session");
+    }
+
+    #[test]
     fn a_figure_that_falls_or_is_missing_takes_nothing_away() {
         let mut totals = Totals::default();
-        totals.begin(1);
-        totals.look(1, &cost(10, &[10]));
-        totals.look(1, &cost(0, &[]));
-        totals.look(1, &cost(2, &[4]));
-        assert_eq!(totals.used, cost(10, &[10]), "what was counted is not counted again");
-        totals.look(1, &cost(11, &[12]));
-        assert_eq!(totals.used, cost(11, &[12]));
+        let mut counted = Counted::default();
+        totals.begin(&mut counted);
+        let unknown = Cost { cores: Err("the process is gone".to_owned()), in_use: Vec::new() };
+        for cost in [cost(10, &[10]), unknown, cost(2, &[4])] {
+            totals.look(&mut counted, &cost);
+            assert_eq!(totals.used, used(10, &[10]), "what was counted is not counted again");
+        }
+        totals.look(&mut counted, &cost(11, &[12]));
+        assert_eq!(totals.used, used(11, &[12]));
     }
 }

@@ -156,12 +156,6 @@ impl Used {
         Told { looked: time(LOOKED_AT), stray: time(STRAY_AT) }
     }
 
-    /// Returns the seconds for which this device was in use up to now.
-    pub(crate) fn seconds(&self, index: usize) -> Option<f64> {
-        let (_, time) = *self.all(index.checked_add(1)?).get(index)?;
-        Some(time.as_secs_f64())
-    }
-
     fn words(&self) -> Vec<u64> {
         let mut page = [0; PAGE_BYTES];
         // Read and not mapped, so that a worker cannot crash the daemon.
@@ -194,6 +188,11 @@ mod tests {
 
     use super::*;
 
+    /// Returns the seconds for which this device was in use up to now.
+    fn seconds(used: &Used, index: usize) -> Option<f64> {
+        Some(used.all(index + 1).get(index)?.1.as_secs_f64())
+    }
+
     #[test]
     fn a_device_is_in_use_while_any_queue_of_it_is() {
         let usage = Usage::new(2).unwrap();
@@ -205,21 +204,21 @@ mod tests {
         meter.begin();
         sleep(nap);
         meter.end();
-        let before = used.seconds(1).unwrap();
+        let before = seconds(&used, 1).unwrap();
         assert!(before >= nap.as_secs_f64(), "a use counts while it lasts: {before}");
         sleep(nap);
         meter.end();
-        let all = used.seconds(1).unwrap();
+        let all = seconds(&used, 1).unwrap();
         assert!(all >= 2.0 * nap.as_secs_f64() && all <= began.elapsed().as_secs_f64(), "{all}");
         sleep(nap);
-        assert_eq!(used.seconds(1).unwrap(), all, "an idle device is not in use");
+        assert_eq!(seconds(&used, 1).unwrap(), all, "an idle device is not in use");
         meter.begin();
         meter.end();
-        assert!(used.seconds(1).unwrap() >= all);
+        assert!(seconds(&used, 1).unwrap() >= all);
         let both = used.all(2);
         assert_eq!(both.first(), Some(&(false, Duration::ZERO)));
         assert!(both.get(1).is_some_and(|(in_use, time)| !in_use && time.as_secs_f64() >= all));
-        assert_eq!((used.seconds(0), used.seconds(DEVICES_MAX)), (Some(0.0), None));
+        assert_eq!((seconds(&used, 0), seconds(&used, DEVICES_MAX)), (Some(0.0), None));
     }
 
     #[test]
@@ -230,7 +229,7 @@ mod tests {
         let told = Told { looked: Duration::from_secs(7), stray: Duration::from_nanos(3) };
         usage.teller().tell(told);
         assert_eq!((used.told(), usage.meters().len()), (told, DEVICES_MAX));
-        assert_eq!(used.seconds(DEVICES_MAX - 1), Some(0.0));
+        assert_eq!(seconds(&used, DEVICES_MAX - 1), Some(0.0));
     }
 
     #[test]

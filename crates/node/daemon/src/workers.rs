@@ -3,6 +3,7 @@
 //! Only the daemon's own thread starts and reaps workers. A worker ends with the thread that
 //! started it (`PR_SET_PDEATHSIG`), so no worker outlives its daemon.
 
+mod costs;
 mod dying;
 mod foremen;
 mod group;
@@ -40,7 +41,7 @@ use crate::node;
 use crate::quota::{Quota, Waiting, user_of};
 use crate::refill::{Census, Refill, SPARES_MIN, SPARES_MIN_INSIDE};
 use crate::sharing::{Sharing, means_here};
-use crate::totals::{Cost, Totals};
+use crate::totals::{Counted, Totals};
 use crate::usage::Used;
 pub(crate) use dying::Ended;
 use dying::{DYING_LOOK, Dying};
@@ -69,6 +70,8 @@ pub(crate) struct Workers {
     tickets: FxHashMap<[u8; TICKET_BYTES], u32>,
     pub(crate) line: Line<Waiting>,
     pub(crate) quota: Quota,
+    /// Number of clients for which a worker was ever taken.
+    served: u64,
     pub(crate) totals: Totals,
     /// Decides how many workers to start.
     refill: Refill,
@@ -81,6 +84,8 @@ pub(crate) struct Workers {
     pub(crate) need_foremen: Vec<NeedsForeman>,
     /// Description of the node from the last worker that sent one.
     description: Option<NodeDescription>,
+    /// Memory of each device in bytes, by this description, as far as the drivers tell it.
+    pub(crate) device_memory: Vec<Option<u64>>,
     /// Set when the daemon ends: no more workers are started.
     pub(crate) ending: bool,
     pub(crate) account: Account,
@@ -138,11 +143,11 @@ impl Worker {
 enum State {
     Starting(Instant),
     Spare,
-    Serving(Session),
+    Serving(Box<Session>),
 }
 
 /// A session, as shown in the status.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) worker: u32,
     pub(crate) client: String,
@@ -160,17 +165,8 @@ pub(crate) struct Session {
     pub(crate) key: Option<PublicKey>,
     /// The user of its worker, if the daemon has users for its workers.
     pub(crate) user: Option<u32>,
-}
-
-impl Session {
-    /// Returns what it has used up to now. `devices` is the number of the node's devices.
-    fn cost(&self, devices: usize) -> Cost {
-        let cores = penstock_energy::cores::of_process(self.worker).unwrap_or_default();
-        // A worker that has been taken over can write any number.
-        let possible = self.since.elapsed();
-        let used = self.usage.iter().flat_map(|usage| usage.all(devices));
-        Cost { cores, in_use: used.map(|(_, time)| time.min(possible)).collect() }
-    }
+    /// What the totals have of it.
+    counted: Counted,
 }
 
 /// What tells of a worker: its messages, the end of its process, and that its client leaves.
@@ -225,6 +221,7 @@ impl Workers {
             dying: Vec::new(),
             tickets: FxHashMap::default(),
             line: Line::default(),
+            served: 0,
             totals: Totals::default(),
             refill: Refill::new(cores(), spares_min, Instant::now()),
             problem: None,
@@ -232,6 +229,7 @@ impl Workers {
             is_pocl: false,
             need_foremen: Vec::new(),
             description: None,
+            device_memory: Vec::new(),
             ending: false,
             account: Account::default(),
             sharing: Sharing::new(means, cores()),
@@ -272,22 +270,6 @@ impl Workers {
 
     pub(crate) fn spare(&self) -> usize {
         self.spares.len()
-    }
-
-    pub(crate) fn sessions(&self) -> Vec<Session> {
-        let serving = self.table.values().filter_map(|worker| match &worker.state {
-            State::Serving(session) => Some(session.clone()),
-            _ => None,
-        });
-        serving.collect()
-    }
-
-    /// Adds what the open sessions have used to the totals.
-    pub(crate) fn count_costs(&mut self) {
-        let devices = self.devices.len();
-        for session in self.sessions() {
-            self.totals.look(session.worker, &session.cost(devices));
-        }
     }
 
     pub(crate) fn serving(&self) -> usize {
@@ -358,6 +340,7 @@ impl Workers {
                 if matches!(worker.state, State::Starting(_))
                     && let Some(description) = came.and_then(node::read_description)
                 {
+                    self.device_memory = node::memory_of(&description);
                     self.description = Some(description);
                 }
             }
@@ -492,9 +475,10 @@ impl Workers {
             level,
             key,
             user: user_of_worker,
+            counted: Counted::default(),
         };
-        worker.state = State::Serving(session);
-        self.totals.begin(id);
+        worker.state = State::Serving(Box::new(session));
+        self.served += 1;
         let (loans, terms) = self.quota.enter(id, user);
         let (control, terms) = (worker.control.clone(), Box::new(terms));
         self.limit_groups();
@@ -502,10 +486,7 @@ impl Workers {
     }
 
     fn turn(&self) -> Turn {
-        Turn {
-            before: self.totals.begun(),
-            beside: u32::try_from(self.serving()).unwrap_or(u32::MAX),
-        }
+        Turn { before: self.served, beside: u32::try_from(self.serving()).unwrap_or(u32::MAX) }
     }
 
     /// Returns the node's description as a new client would see it; `None` before it is known.

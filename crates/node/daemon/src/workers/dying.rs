@@ -58,11 +58,12 @@ pub(crate) struct Ended {
 impl Workers {
     /// Notes that a worker has ended, or has closed its control socket and is about to end.
     pub(crate) fn closed(&mut self, id: u32, now: Instant) {
-        let Some(worker) = self.table.remove(&id) else { return };
-        if let State::Serving(session) = &worker.state {
+        let Some(mut worker) = self.table.remove(&id) else { return };
+        if let State::Serving(session) = &mut worker.state {
             // The process is not reaped yet, so the kernel still knows its core time.
-            self.totals.look(id, &session.cost(self.devices.len()));
-            self.totals.end(id, worker.ended.is_some());
+            let cost = session.cost(self.devices.len());
+            self.totals.look(&mut session.counted, &cost);
+            self.totals.end(&session.counted, worker.ended.is_some());
         }
         self.spares.retain(|spare| *spare != id);
         self.tickets.retain(|_, owner| *owner != id);

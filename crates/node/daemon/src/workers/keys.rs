@@ -14,7 +14,10 @@ impl Workers {
     /// Returns the public keys of the clients that are served, and of the nodes to which workers
     /// have been linked.
     pub(crate) fn known_keys(&self) -> Vec<PublicKey> {
-        let clients = self.sessions().into_iter().filter_map(|session| session.key);
+        let clients = self.table.values().filter_map(|worker| match &worker.state {
+            State::Serving(session) => session.key,
+            _ => None,
+        });
         let nodes = self.table.values().flat_map(|worker| &worker.nodes).copied();
         let mut keys: Vec<PublicKey> = clients.chain(nodes).collect();
         keys.sort_unstable();
