@@ -40,6 +40,9 @@ pub enum Failure {
     /// The local network cannot be searched.
     #[error("cannot search the local network: {0}")]
     Search(String),
+    /// A thread of `penstock metrics --listen` ended, which none does by itself.
+    #[error("a thread that serves metrics has ended")]
+    Thread,
     /// The daemon of `penstock serve` failed.
     #[error("the daemon: {0}")]
     Daemon(String),

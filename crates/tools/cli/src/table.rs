@@ -102,9 +102,9 @@ fn lines(text: &str) -> String {
         .collect()
 }
 
-/// Says a line on standard error.
+/// Says a line on standard error, if that can be written.
 pub fn say(line: &str) {
-    eprintln!("penstock: {}", lines(line));
+    _ = writeln!(std::io::stderr(), "penstock: {}", lines(line));
 }
 
 /// Prints `text`. It is no failure if the reader has gone (as with `| head`).

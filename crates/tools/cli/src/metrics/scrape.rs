@@ -1,6 +1,7 @@
 //! Asks all nodes for their status within a limit of time.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -8,16 +9,12 @@ use penstock_client::config::{Config, NodeAddress};
 use penstock_link::LinkError;
 
 use super::text;
-use crate::run::{Probed, ask_node, distinct_of};
+use crate::run::{Answer, Probed, ask_node, distinct_of};
 use crate::table;
 
 /// Longest time in which the nodes are asked. Prometheus gives up a scrape after 10 s
 /// (`scrape_timeout`), and then has nothing of any node.
 const SCRAPE_MAX: Duration = Duration::from_secs(7);
-
-/// Age up to which a text is given out once more. Several servers that scrape at the same time, and
-/// strangers, make the nodes no more work than one server that scrapes each second.
-const FRESH_MAX: Duration = Duration::from_secs(1);
 
 /// What asks the nodes.
 #[derive(Debug)]
@@ -27,7 +24,6 @@ pub struct Scraper {
     asking: Vec<Arc<()>>,
     /// The nodes that did not answer the last time.
     silent: BTreeSet<String>,
-    last: Option<(Instant, String)>,
 }
 
 impl Scraper {
@@ -35,21 +31,14 @@ impl Scraper {
         // A daemon has this time for the hello, and once more for its answer.
         config.timeout = config.timeout.min(SCRAPE_MAX / 2);
         let asking = config.nodes.iter().map(|_| Arc::default()).collect();
-        Self { config: Arc::new(config), asking, silent: BTreeSet::new(), last: None }
+        Self { config: Arc::new(config), asking, silent: BTreeSet::new() }
     }
 
     /// Returns the metrics of all nodes.
     pub fn text(&mut self) -> String {
-        if let Some((at, text)) = &self.last
-            && at.elapsed() <= FRESH_MAX
-        {
-            return text.clone();
-        }
         let probed = self.ask();
         self.note_silent(&probed);
-        let text = text::text(&probed);
-        self.last = Some((Instant::now(), text.clone()));
-        text
+        text::text(&probed)
     }
 
     fn ask(&self) -> Vec<Probed> {
@@ -57,9 +46,7 @@ impl Scraper {
         let ask = move |index: usize| Some(ask_node(&config, config.nodes.get(index)?));
         let answers = ask_each(&self.asking, Instant::now() + SCRAPE_MAX, ask);
         let nodes = &self.config.nodes;
-        let late = |node: &NodeAddress| LinkError::HelloTimeout { peer: node.to_string() };
-        let answers = answers.into_iter().map(Option::flatten).zip(nodes);
-        let answers = answers.map(|(answer, node)| answer.unwrap_or_else(|| Err(late(node))));
+        let answers = answers.into_iter().zip(nodes).map(|(answer, node)| settled(answer, node));
         distinct_of(nodes, answers.collect())
     }
 
@@ -80,28 +67,40 @@ impl Scraper {
     }
 }
 
+/// Returns the answer of a node, or why there is none.
+fn settled(answer: Option<io::Result<Option<Answer>>>, node: &NodeAddress) -> Answer {
+    match answer {
+        Some(Ok(Some(answer))) => answer,
+        Some(Err(source)) => Err(LinkError::System { doing: "starting a thread", source }),
+        Some(Ok(None)) | None => Err(LinkError::HelloTimeout { peer: node.to_string() }),
+    }
+}
+
 /// Calls `ask` for each index of `asking` in a thread, and returns the answers that come before the
-/// deadline. The search for the address of a host, and a login, can take longer, and nothing ends
-/// them. So a thread may outlive this call, and as long as it does, nobody asks the same again.
+/// deadline, or the error of the system if it cannot start the thread. The search for the address
+/// of a host, and a login, can take longer, and nothing ends them. So a thread may outlive this
+/// call, and as long as it does, nobody asks the same again.
 fn ask_each<T: Send + 'static>(
     asking: &[Arc<()>],
     deadline: Instant,
     ask: impl Fn(usize) -> T + Clone + Send + 'static,
-) -> Vec<Option<T>> {
+) -> Vec<Option<io::Result<T>>> {
     let (tell, told) = mpsc::channel();
     for (index, held) in asking.iter().enumerate().filter(|(_, it)| Arc::strong_count(it) == 1) {
-        let (tell, held, ask) = (tell.clone(), held.clone(), ask.clone());
+        let (teller, held, ask) = (tell.clone(), held.clone(), ask.clone());
         let answer = move || {
             let answer = ask(index);
             drop(held);
             // If nobody listens any more, the scrape is over.
-            _ = tell.send((index, answer));
+            _ = teller.send((index, Ok(answer)));
         };
-        // Without a thread there is no answer.
-        _ = penstock_process::start("scrape", answer);
+        if let Err(error) = penstock_process::start("scrape", answer) {
+            // This function listens.
+            _ = tell.send((index, Err(error)));
+        }
     }
     drop(tell);
-    let mut answers: Vec<Option<T>> = asking.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<io::Result<T>>> = asking.iter().map(|_| None).collect();
     let left = || deadline.saturating_duration_since(Instant::now());
     while let Ok((index, answer)) = told.recv_timeout(left()) {
         if let Some(place) = answers.get_mut(index) {
@@ -119,6 +118,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_node_without_an_answer_has_the_reason() {
+        let node = NodeAddress::unix("a", "/a".into());
+        let reason = |answer| settled(answer, &node).unwrap_err().to_string();
+        assert!(reason(None).ends_with("did not finish the hello in time"));
+        let no_thread = io::Error::from_raw_os_error(rustix::io::Errno::AGAIN.raw_os_error());
+        assert!(reason(Some(Err(no_thread))).starts_with("starting a thread: "));
+        assert_eq!(reason(Some(Ok(Some(Err(LinkError::Closed))))), "the link is closed");
+    }
+
+    #[test]
     fn a_node_that_hangs_holds_up_no_scrape_and_is_not_asked_twice() {
         let asking = [Arc::new(()), Arc::new(())];
         let (release, released) = mpsc::channel::<()>();
@@ -134,17 +143,22 @@ mod tests {
                 index
             }
         };
+        let asked = |deadline| {
+            let answers = ask_each(&asking, deadline, ask.clone());
+            answers.into_iter().map(|answer| answer.map(Result::unwrap)).collect::<Vec<_>>()
+        };
         // Long enough for one answer, however busy the host is, because it is asked for again.
         let soon = || Instant::now() + Duration::from_millis(20);
-        wait_for("an answer beside one that hangs", || {
-            ask_each(&asking, soon(), ask.clone()) == [Some(0), None]
-        });
-        assert_eq!(ask_each(&asking, soon(), ask.clone())[1], None);
+        wait_for("an answer beside one that hangs", || asked(soon()) == [Some(0), None]);
+        wait_for("the start of the thread that hangs", || *count.lock() == 1);
+        assert_eq!(asked(soon())[1], None);
         assert_eq!(*count.lock(), 1, "a thread still asks it");
         release.send(()).unwrap();
         wait_for("the end of the thread", || Arc::strong_count(&asking[1]) == 1);
         release.send(()).unwrap();
-        assert_eq!(ask_each(&asking, deadline(), ask), [Some(0), Some(1)]);
+        // A thread of an earlier question may still hold the other one.
+        wait_for("the end of all threads", || Arc::strong_count(&asking[0]) == 1);
+        assert_eq!(asked(deadline()), [Some(0), Some(1)]);
         assert_eq!(*count.lock(), 2);
     }
 }

@@ -1,12 +1,14 @@
 //! Serves the metrics over HTTP, at a TCP port or a Unix socket.
 //!
 //! A few threads accept connections, and each serves one connection at a time. So no connection can
-//! hold the others for longer than its limits of time.
+//! hold the others for longer than its limits of time. Many idle connections can: the kernel queues
+//! them, and each has a thread for [`CLIENT_MAX`].
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
+use std::sync::mpsc::{self, Sender};
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use penstock_link::{Address, LinkError, Listener, Stream};
 use penstock_process::Lock;
@@ -25,6 +27,10 @@ const CONNECTIONS_MAX: usize = 16;
 /// Time that a client has for its request, and once more to take the answer. Prometheus sends its
 /// request at once, and over the slowest network two seconds are several round trips.
 const CLIENT_MAX: Duration = Duration::from_secs(2);
+
+/// Age up to which an answer is given out once more. Several servers that scrape at the same time,
+/// and strangers, make the nodes no more work than one server that scrapes each second.
+const FRESH_MAX: Duration = Duration::from_secs(1);
 
 /// Pause after a failed accept: the process has no free descriptor until a connection ends.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
@@ -54,35 +60,73 @@ impl Place {
     }
 }
 
-/// Serves the metrics until the process ends.
+/// Serves the metrics. Returns only if that fails, so that the system can start the command anew.
 pub fn serve(place: &Place, scraper: Scraper) -> Result<(), Failure> {
     let listener = Arc::new(Listener::bind(&place.address)?);
     if place.is_open {
         table::say(&format!(
-            "everybody who reaches {} can read the metrics, which name nodes, devices and the \
-             numbers of users",
+            "everybody who reaches {} can read the metrics, which name nodes, devices and users \
+             (by number, key, address or guest), and can stop scrapes with idle connections",
             listener.address()
         ));
     }
     table::print(&format!("{LISTENING}{}\n", listener.address()))?;
-    let scraper = Arc::new(Lock::new(scraper));
-    let serve = || {
-        let (listener, scraper) = (listener.clone(), scraper.clone());
-        penstock_process::start("metrics", move || serve_all(&listener, &scraper))
-    };
-    let threads: Result<Vec<_>, _> = (0..CONNECTIONS_MAX).map(|_| serve()).collect();
-    let doing = "starting a thread";
-    let threads = threads.map_err(|source| LinkError::System { doing, source })?;
-    // No thread ends before the process does.
-    threads.into_iter().for_each(|thread| _ = thread.join());
+    let latest = Arc::new(Lock::new(Latest { scraper, last: None }));
+    let ended = until_one_ends(CONNECTIONS_MAX, move || serve_all(&listener, &latest));
+    ended.map_err(|source| LinkError::System { doing: "starting a thread", source })?;
+    Err(Failure::Thread)
+}
+
+/// The answer to a scrape.
+struct Latest {
+    scraper: Scraper,
+    last: Option<(Instant, Arc<str>)>,
+}
+
+impl Latest {
+    /// Returns the whole answer. It is made once, and all connections share it.
+    fn answer(&mut self) -> Arc<str> {
+        if let Some((at, answer)) = &self.last
+            && at.elapsed() <= FRESH_MAX
+        {
+            return answer.clone();
+        }
+        let answer: Arc<str> = http::metrics(&self.scraper.text()).into();
+        self.last = Some((Instant::now(), answer.clone()));
+        answer
+    }
+}
+
+/// Tells that a thread has ended, also if it has panicked.
+struct Life(Sender<()>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        // If nobody listens, another thread has ended before.
+        _ = self.0.send(());
+    }
+}
+
+/// Calls `work` in each of `count` threads, and returns when one of them has ended.
+fn until_one_ends(count: usize, work: impl Fn() + Clone + Send + 'static) -> io::Result<()> {
+    let (tell, told) = mpsc::channel();
+    for _ in 0..count {
+        let (life, work) = (Life(tell.clone()), work.clone());
+        penstock_process::start("metrics", move || {
+            let _life = life;
+            work();
+        })?;
+    }
+    // It cannot fail, because this side has a sender, too.
+    _ = told.recv();
     Ok(())
 }
 
-fn serve_all(listener: &Listener, scraper: &Lock<Scraper>) {
+fn serve_all(listener: &Listener, latest: &Lock<Latest>) {
     loop {
         match listener.accept() {
             // What fails here concerns only this client.
-            Ok(stream) => _ = serve_one(&stream, scraper),
+            Ok(stream) => _ = serve_one(&stream, latest),
             Err(error) => {
                 table::say(&error.to_string());
                 thread::sleep(ACCEPT_RETRY);
@@ -91,11 +135,11 @@ fn serve_all(listener: &Listener, scraper: &Lock<Scraper>) {
     }
 }
 
-fn serve_one(stream: &Stream, scraper: &Lock<Scraper>) -> Result<(), LinkError> {
+fn serve_one(stream: &Stream, latest: &Lock<Latest>) -> Result<(), LinkError> {
     let answer = match read_head(stream, Instant::now() + CLIENT_MAX)? {
         Head::Part => return Ok(()),
-        Head::Metrics => http::metrics(&scraper.lock().text()),
-        Head::Wrong(refusal) => http::refusal(refusal),
+        Head::Metrics => latest.lock().answer(),
+        Head::Wrong(refusal) => http::refusal(refusal).into(),
     };
     stream.write_all_until(answer.as_bytes(), Instant::now() + CLIENT_MAX)?;
     stream.end_politely();
@@ -127,6 +171,28 @@ fn read_head(stream: &Stream, deadline: Instant) -> Result<Head, LinkError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_ends_is_noticed() {
+        for panics in [false, true] {
+            let calls = Arc::new(Lock::new(0));
+            let work = move || {
+                let call = {
+                    let mut calls = calls.lock();
+                    *calls += 1;
+                    *calls
+                };
+                assert!(!panics || call != 3, "the third thread panics");
+                // The others stay until the process ends.
+                if call != 3 {
+                    loop {
+                        thread::park();
+                    }
+                }
+            };
+            until_one_ends(5, work).unwrap();
+        }
+    }
 
     #[test]
     fn an_address_is_a_port_or_a_socket() {

@@ -35,7 +35,7 @@ pub use nodes::{Found, Wishes, find_nodes};
 use private::can_be_listed;
 pub use private::{PrivateDirectory, daemons};
 pub use probe::{
-    Described, Probed, ask_node, distinct_of, is_this_host, keys_for, probe_all, survey_all,
+    Answer, Described, Probed, ask_node, distinct_of, is_this_host, keys_for, probe_all, survey_all,
 };
 
 /// Sets the pool up and becomes the program.
