@@ -97,18 +97,20 @@ Examples:
 Metrics:
 The text has the format OpenMetrics, and ends with a line `# EOF`. The textfile collector of \
 node_exporter reads it, too. A node that does not answer has the metric penstock_node_up with the \
-value 0, and is named on standard error. The names of programs and users are in no metric; users \
-have numbers. The runs of `penstock run` are not asked. docs/operation.md lists the metrics.
+value 0, and is named on standard error. The names of programs are in no metric. Users of the \
+node's host have their numbers; others are key:NAME, host:ADDRESS, guest:PATH or machine:CID. The \
+runs of `penstock run` are not asked. docs/operation.md lists the metrics.
 
 Server:
 With --listen the command answers GET /metrics over HTTP until it is ended, and asks the nodes for \
 each answer, but at most once in a second. A node has 3.5 s for each of two steps, or \
 PENSTOCK_TIMEOUT_MS if that is shorter, and an answer takes 7 s at most. Only the same user and \
-root can connect to a Unix socket. Everybody can connect to a port.
+root can connect to a Unix socket. Everybody who reaches a port can connect to it, and can stop \
+scrapes with idle connections.
 
 Exit status:
-0, also if no node answers; 1 if the address cannot be used; 2 if the command line or the \
-configuration is wrong; 3 if no node is configured.";
+0, also if no node answers; 1 if the address cannot be used, or the server fails; 2 if the \
+command line or the configuration is wrong; 3 if no node is configured.";
 
 const AFTER_KEY: &str = "\
 Examples:

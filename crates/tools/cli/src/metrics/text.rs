@@ -1,9 +1,11 @@
 //! The text that Prometheus reads, in the format of OpenMetrics 1.0, made of what the nodes answer.
 //!
 //! Names have units and endings as Prometheus expects them. Every figure has the label `node`, the
-//! address of the node as the configuration has it. No label has the name of a program, and a node
-//! can give each label only a limited number of values of a limited length, because each value is a
-//! time series, which Prometheus keeps in memory for hours.
+//! address of the node as the configuration has it. No label has the name of a program. The label
+//! `user` is a number for users of the host; others are `key:NAME`, `host:ADDRESS`, `guest:PATH` or
+//! `machine:CID`. Each value of a label is a time series, which Prometheus keeps in memory for
+//! hours. So a node can give each label only a limited number of values of a limited length in one
+//! scrape. A hostile node can give others in the next one.
 
 use penstock_daemon::Level;
 use serde_json::Value;
@@ -173,7 +175,11 @@ mod tests {
                 { "scope": "session", "user": null, "limit": "objects", "unit": "count",
                   "held": null, "max": 9, "set_by": "x" },
                 { "scope": "total", "user": null, "limit": "device_memory", "unit": "bytes",
-                  "held": 4096, "max": null, "set_by": null },
+                  "held": 4096, "max": 65536, "set_by": null },
+                { "scope": "total", "user": null, "limit": "objects", "unit": "count",
+                  "held": 12, "max": 99, "set_by": "/l, line 2" },
+                { "scope": "user", "user": "key:ann", "limit": "device_memory", "unit": "bytes",
+                  "held": 512, "max": 1024, "set_by": "/l, line 3" },
                 { "scope": "user", "user": "1000", "limit": "sessions", "unit": "count",
                   "held": 2, "max": 8, "set_by": "/l, line 1" },
                 { "scope": "user", "user": "1000", "limit": "objects", "unit": "count",
@@ -219,13 +225,28 @@ mod tests {
             ),
             r#"penstock_device_in_use_seconds_total{node="unix:/a",device="1",name="new"} 0.0"#,
             r#"penstock_held_bytes{node="unix:/a",resource="device_memory"} 4096.0"#,
+            r#"penstock_held_limit_bytes{node="unix:/a",resource="device_memory"} 65536.0"#,
+            r#"penstock_held_items{node="unix:/a",resource="objects"} 12.0"#,
+            r#"penstock_held_items_limit{node="unix:/a",resource="objects"} 99.0"#,
+            concat!(
+                r#"penstock_user_held_bytes{node="unix:/a",user="key:ann","#,
+                r#"resource="device_memory"} 512.0"#,
+            ),
+            concat!(
+                r#"penstock_user_held_limit_bytes{node="unix:/a",user="key:ann","#,
+                r#"resource="device_memory"} 1024.0"#,
+            ),
             r#"penstock_user_held_items{node="unix:/a",user="1000",resource="sessions"} 2.0"#,
             r#"penstock_user_held_items_limit{node="unix:/a",user="1000",resource="sessions"} 8.0"#,
         ] {
             assert_eq!(text.lines().filter(|it| *it == line).count(), 1, "{line}\n{text}");
         }
+        // A misspelt name would set nothing.
+        for name in Families::names() {
+            assert!(text.contains(&format!("\n{name}{{")), "{name}\n{text}");
+        }
         // A metric for each line above, and no other: unknown figures are absent.
-        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 26, "{text}");
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 31, "{text}");
     }
 
     #[test]
