@@ -218,6 +218,16 @@ fn a_node_that_does_not_answer_is_a_metric_and_no_error() {
 }
 
 #[test]
+fn metrics_are_written_also_if_standard_error_takes_nothing() {
+    let home = Home::new("metrics-full");
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = home.penstock(&["metrics", "--nodes", "unix:/nowhere"]);
+    let output = command.stderr(full).output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    assert!(stdout(&output).ends_with("penstock_node_up{node=\"unix:/nowhere\"} 0.0\n# EOF\n"));
+}
+
+#[test]
 fn an_address_that_others_reach_is_told() {
     let home = Home::new("metrics-open");
     let mut server = Server::start(&home, "0.0.0.0:0", "unix:/nowhere");
