@@ -100,4 +100,4 @@ pub use transport::ssh::bridge::{
     bridge, direct_ssh_allowed, end_shared_ssh, has_greeted, let_ssh_ask, share_ssh_in,
 };
 pub use transport::vsock::machine::{Answer, Asker, Asking, Machine, let_ask};
-pub use wait::{Patience, Policy, take_room_wait};
+pub use wait::{Patience, Policy, take_room_wait, waiting_for_room};

@@ -1,6 +1,7 @@
 //! How a thread waits: it spins briefly, then yields its core, then sleeps.
 
 use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::error::LinkError;
@@ -208,16 +209,27 @@ impl Waiter {
     }
 }
 
+/// Number of threads that wait for room.
+static WAITING_FOR_ROOM: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     static ROOM_WAIT: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
 /// Runs `wait`, in which this thread waits until a link has room for what it sends.
 pub(crate) fn for_room<T>(wait: impl FnOnce() -> T) -> T {
+    WAITING_FOR_ROOM.fetch_add(1, Ordering::Relaxed);
     let since = penstock_process::now();
     let waited = wait();
+    WAITING_FOR_ROOM.fetch_sub(1, Ordering::Relaxed);
     ROOM_WAIT.set(ROOM_WAIT.get().saturating_add(penstock_process::since(since)));
     waited
+}
+
+/// Returns the number of threads of this process that wait for room on a link now.
+#[must_use]
+pub fn waiting_for_room() -> u64 {
+    WAITING_FOR_ROOM.load(Ordering::Relaxed)
 }
 
 /// Returns the time in which this thread has waited for room on any link, since the last call.

@@ -117,7 +117,7 @@ impl Tally {
 }
 
 thread_local! {
-    /// Time that this thread has waited within the wait that [`within`] counts as one.
+    /// Time that this thread has waited within the wait that counts as one.
     static WITHIN: Cell<Option<Duration>> = const { Cell::new(None) };
     static HAS_WAITED: Cell<bool> = const { Cell::new(false) };
 }
@@ -126,11 +126,8 @@ thread_local! {
 /// outermost one counts.
 pub(crate) fn within<R>(tally: Option<&Tally>, reason: Reason, work: impl FnOnce() -> R) -> R {
     let Some(tally) = tally.filter(|_| WITHIN.get().is_none()) else { return work() };
-    WITHIN.set(Some(Duration::ZERO));
-    let done = work();
-    if let Some(waited) = WITHIN.take() {
-        tally.add_wait(reason, waited);
-    }
+    let (done, waited) = collected(work);
+    tally.add_wait(reason, waited);
     done
 }
 
@@ -138,16 +135,22 @@ pub(crate) fn within<R>(tally: Option<&Tally>, reason: Reason, work: impl FnOnce
 /// not counted.
 pub(crate) fn waiting<R>(tally: Option<&Tally>, reason: Reason, wait: impl FnOnce() -> R) -> R {
     let Some(tally) = tally.filter(|_| !is_own()) else { return wait() };
-    let open = run().map(|run| run.open.fetch_add(1, Relaxed));
     let since = penstock_process::now();
-    let done = wait();
-    // Part of the same time.
+    // What it waits for inside is part of the same time.
+    let (done, _) = collected(wait);
     _ = penstock_link::take_room_wait();
     tally.add_wait(reason, penstock_process::since(since));
-    if let (Some(run), Some(_)) = (run(), open) {
-        run.open.fetch_sub(1, Relaxed);
-    }
     done
+}
+
+/// Runs `work`. Returns the time of the waits in it, which are not added to any other.
+fn collected<R>(work: impl FnOnce() -> R) -> (R, Duration) {
+    let outer = WITHIN.replace(Some(Duration::ZERO));
+    let run = run().filter(|_| outer.is_none());
+    run.inspect(|run| _ = run.open.fetch_add(1, Relaxed));
+    let done = work();
+    run.inspect(|run| _ = run.open.fetch_sub(1, Relaxed));
+    (done, WITHIN.replace(outer).unwrap_or_default())
 }
 
 /// The summary of this process.
@@ -246,7 +249,7 @@ impl Run {
             face: self.face,
             ran: penstock_process::since(self.began),
             threads: self.threads.load(Relaxed),
-            open: self.open.load(Relaxed),
+            open: self.open.load(Relaxed).max(penstock_link::waiting_for_room()),
             others: self.others.counts(),
             nodes: nodes.iter().map(node).collect(),
         })

@@ -64,12 +64,8 @@ fn about(reason: Reason, wait: Amount) -> String {
     match reason {
         Reason::Read => format!("{told}. A read can also wait for the commands before it."),
         Reason::Finish | Reason::Event => format!("{told}, {} on average.", time(wait.average())),
-        Reason::Build => format!(
-            "{told}. Over a Unix socket, the next run finds what the driver has kept; over TCP \
-             each run begins without."
-        ),
         Reason::Room => format!("{told}: a node had not yet taken what was sent before."),
         Reason::Open => format!("The opening of the pool took {took}."),
-        Reason::Write | Reason::Reply => format!("{told}."),
+        Reason::Build | Reason::Write | Reason::Reply => format!("{told}."),
     }
 }

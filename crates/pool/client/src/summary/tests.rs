@@ -70,8 +70,7 @@ fn two_reasons_are_named_the_longer_first() {
         sentences_of(&run_of(10_000, &[], &waits)),
         [
             "The program waited for the pool in 10.0 s of 10.0 s.",
-            "3 builds took 5.00 s. Over a Unix socket, the next run finds what the driver has \
-             kept; over TCP each run begins without.",
+            "3 builds took 5.00 s.",
             "120 waits for a whole queue took 2.60 s, 21.7 ms on average.",
         ]
     );
@@ -251,6 +250,31 @@ fn waits_within_another_count_once_for_its_reason() {
     assert_eq!(counts, expected);
     let ns = |reason| tally.counts().wait(reason).time();
     assert!(ns(Reason::Read) >= WAIT_MIN * 3 && ns(Reason::Event) >= WAIT_MIN);
+}
+
+#[test]
+fn a_wait_inside_another_is_part_of_its_time() {
+    let tally = Tally::default();
+    let part = Duration::from_secs(100);
+    waiting(Some(&tally), Reason::Reply, || {
+        tally.add_wait(Reason::Room, part);
+        waiting(Some(&tally), Reason::Event, || tally.add_wait(Reason::Room, part));
+        within(Some(&tally), Reason::Read, || tally.add_wait(Reason::Room, part));
+        wait(&tally, Reason::Event);
+    });
+    within(Some(&tally), Reason::Finish, || {
+        waiting(Some(&tally), Reason::Event, || {
+            tally.add_wait(Reason::Room, part);
+            wait(&tally, Reason::Event);
+        });
+    });
+    let counts = tally.counts();
+    assert!(counts.waited() < part, "{counts:?}");
+    let numbers = counts.waits.map(|amount| amount.count);
+    let mut expected = [0; REASONS];
+    expected[Reason::Reply as usize] = 1;
+    expected[Reason::Finish as usize] = 1;
+    assert_eq!(numbers, expected);
 }
 
 #[test]
