@@ -73,10 +73,15 @@ number_of() {
     local process
     process=$(sed -n "s/^rank $2 is process //p" "$out/killed")
     [ "$1" = process ] && echo "$process" && return
+    workers_of "process $process "
+}
+
+# workers_of START: the process ids of the workers of clients whose names have this start.
+workers_of() {
     env "${POOL_ENV[@]}" "$PENSTOCK_BIN/penstock" status --json | python3 -c "
 import json, sys
 sessions = json.load(sys.stdin)['nodes'][0]['status']['sessions']
-print(*(one['worker'] for one in sessions if one['client'].startswith('process $process ')))"
+print(*(one['worker'] for one in sessions if one['client'].startswith('$1')))"
 }
 
 # The ranks are there, and have moved some rounds, so that the end comes in the middle of one.
@@ -84,7 +89,10 @@ ranks_move() {
     [ "$(grep -c '^rank . is process' "$out/killed")" = 2 ] &&
         [ "$(grep -c '^rank . has moved' "$out/killed")" = 2 ] || ! kill -0 "$job" 2>/dev/null
 }
-none_left() { ! env "${POOL_ENV[@]}" "$PENSTOCK_BIN/penstock" status --json | grep -q '"worker"'; }
+none_left() {
+    local workers
+    workers=$(workers_of "") && [ -z "$workers" ]
+}
 
 # killed MPI worker|process RANK [broadcast]: ends a rank, or its worker, while workers send from
 # rank 0 to rank 1. After the end of a worker, both ranks must hear of it. After that of a rank, MPI
