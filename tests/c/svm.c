@@ -100,6 +100,14 @@ TEST(copy_and_fill) {
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMemFill(queue, a, &what, 3, 15, 0, NULL, NULL));
     GIVES(CL_INVALID_VALUE, clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ, NULL, 16, 0, NULL, NULL));
     GIVES(CL_INVALID_COMMAND_QUEUE, clEnqueueSVMMemcpy(NULL, CL_TRUE, a, b, 16, 0, NULL, NULL));
+    /* In mapped memory, and with a number of patterns that is no power of two. */
+    OK(clEnqueueSVMMap(queue, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, b, 1024, 0, NULL, NULL));
+    OK(clEnqueueSVMMemFill(queue, b + 8, &what, 4, 44, 0, NULL, NULL));
+    OK(clFinish(queue));
+    CHECK(memcmp(b, host, 8) == 0);
+    for (int i = 8; i < 52; i += 4) CHECK(memcmp(b + i, &what, 4) == 0);
+    CHECK(memcmp(b + 52, host + 52, 1024 - 52) == 0);
+    OK(clEnqueueSVMUnmap(queue, b, 0, NULL, NULL));
     OK(clFinish(queue));
     clSVMFree(context, a);
     clSVMFree(context, b);

@@ -41,7 +41,7 @@ if runs all; then
     examples+=(alignedTypes BlackScholes boxFilter clock convolutionSeparable fastWalshTransform
         imageDenoising)
     static=("${examples[@]/%/-static}")
-    scripts+=(numba_matrices numba_histogram)
+    scripts+=(numba_matrices numba_histogram cupy_sorts)
     tests+=(thrust runtime_calls_per_thread streams_per_thread images_speed images_none images_two
         images_machine)
 fi

@@ -1,7 +1,9 @@
 # hashcat compiles and links many programs, keeps their binaries, and uses two contexts and all
 # devices.
 SEVERAL=yes
-# The words that it must find are known, and PoCL compiles for half a minute in each run.
+# PoCL compiles for half a minute in each run.
+LANE=slow
+# The words that it must find are known.
 LOCAL=no
 needs() { command -v hashcat >/dev/null || { echo "hashcat is not installed"; return 1; }; }
 run() {

@@ -178,7 +178,6 @@ def mpi():
 def programs():
     run = "tests/programs/run.sh --lane"
     return {
-        # hashcat runs on one node here: PoCL compiles its programs for half a minute.
         TEST: [runner(f"{run} fast --on unix"), runner(f"{run} fast --on two clinfo matmul")],
         ALL: [runner(f"{run} all --on {pool}") for pool in ("unix", "tcp", "two")],
     }

@@ -201,10 +201,15 @@ pub(crate) fn fill(
     let pattern = pattern.to_vec();
     let written = HostShape::linear(start as u64, size as u64);
     after(queue, (None, Some(written)), waits, move || {
-        for offset in (0..size).step_by(pattern.len().max(1)) {
-            let to = area.host(start + offset);
-            // SAFETY: inside the allocation: `size` is a multiple of the pattern's size.
-            unsafe { to.copy_from_nonoverlapping(pattern.as_ptr(), pattern.len()) };
+        let (to, mut filled) = (area.host(start), pattern.len().min(size));
+        // SAFETY: the first `size` bytes from `to` are inside the allocation.
+        unsafe { to.copy_from_nonoverlapping(pattern.as_ptr(), filled) };
+        // What is filled is a multiple of the pattern, and is copied behind itself.
+        while filled > 0 && filled < size {
+            let more = filled.min(size - filled);
+            // SAFETY: as above, and both parts have `more` bytes of it.
+            unsafe { to.wrapping_add(filled).copy_from_nonoverlapping(to, more) };
+            filled += more;
         }
     })
 }

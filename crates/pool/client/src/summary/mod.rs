@@ -220,8 +220,8 @@ impl Run {
         })
     }
 
-    /// Writes the summary. Waits for no other thread and for no node, but for a reader of standard
-    /// error if that is a full pipe.
+    /// Writes the summary. No other thread and no node holds this up. A full pipe on standard error
+    /// does.
     fn write(&self) {
         // A forked child has a copy of its parent's figures, and cannot use its pool.
         if std::process::id() != self.process {

@@ -130,19 +130,19 @@ fn check(way: Way, members: [Runtime; 2], options: &'static str, rounds: u64) {
 
 #[test]
 fn messages_are_whole_in_one_process() {
-    let cast = Cast { scenario: "litmus", options: "", args: runs(10_000 * mesh::scale()) };
+    let cast = Cast { scenario: "litmus", options: "", args: runs(4_000 * mesh::scale()) };
     member::in_one_process(&cast, SOURCE, member);
 }
 
 #[test]
 fn messages_are_whole_between_processes() {
-    check(Way::Shared, [Runtime::Pocl; 2], "-cl-std=CL1.2", 20_000);
+    check(Way::Shared, [Runtime::Pocl; 2], "-cl-std=CL1.2", 8_000);
 }
 
 #[test]
 fn messages_are_whole_with_each_kind_of_atomics() {
-    check(Way::Shared, [Runtime::Pocl; 2], "-cl-std=CL1.2 -DGGAS_ATOMICS=1", 5_000);
-    check(Way::Shared, [Runtime::Pocl; 2], "-cl-std=CL3.0 -DGGAS_ATOMICS=2", 5_000);
+    check(Way::Shared, [Runtime::Pocl; 2], "-cl-std=CL1.2 -DGGAS_ATOMICS=1", 2_000);
+    check(Way::Shared, [Runtime::Pocl; 2], "-cl-std=CL3.0 -DGGAS_ATOMICS=2", 2_000);
 }
 
 #[test]
