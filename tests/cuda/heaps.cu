@@ -188,8 +188,8 @@ std::string named(CUresult code) {
                             std::string(#call) + " gave " + named(got_code) + ", not " + #wanted); \
     } while (0)
 
-// Bound of waits that end by themselves, in ms. PoCL compiles a kernel at its first launch, while the
-// other PE waits. On a busy host that takes longer than the usual bound.
+// Bound of waits that end by themselves, in ms. PoCL compiles a kernel at its first launch, while
+// the other PE waits. On a busy host that takes longer than the usual bound.
 constexpr unsigned PATIENCE_MS = 600'000;
 
 // A heap over the first two devices, with the launches on it.

@@ -45,11 +45,7 @@ impl Writer<'_> {
     }
 
     pub(super) fn leaving(&self) -> String {
-        if self.is_machine {
-            String::from("pc = 0xffffffffu; continue;")
-        } else {
-            String::from("goto END;")
-        }
+        String::from("goto END;")
     }
 
     /// Returns the C text of a jump to a label.
@@ -58,7 +54,11 @@ impl Writer<'_> {
             return format!("goto L{};", label.0);
         }
         let position = self.function.labels[label.index()].position as usize;
-        format!("{{ pc = {}; continue; }}", self.flow.block_of[position])
+        let to = self.flow.block_of[position];
+        match to > self.flow.block_of[self.at] {
+            true => format!("goto S{to};"),
+            false => format!("{{ pc = {to}; continue; }}"),
+        }
     }
 
     /// Before a branch that closes a loop, makes a thread leave the loop if the thread must not
