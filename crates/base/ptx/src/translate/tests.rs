@@ -1,5 +1,6 @@
 //! Tests of the generated text where its shape matters, for speed or for what it must not do.
 
+mod machines;
 mod together;
 
 use super::{Options, Translation, translate};
@@ -99,16 +100,6 @@ fn pointers_in_loops_are_a_start_and_a_step() {
     );
     assert!(text.contains(" += (long)(0x8UL);"), "the step counts in 16 bytes: {text}");
     assert!(text.contains("(ulong)q") && text.contains(" * 0x10UL))["), "{text}");
-}
-
-#[test]
-fn barriers_that_all_threads_reach_need_no_machine() {
-    let uniform = "ld.param.u32 %r2, [b]; setp.eq.u32 %p1, %r2, 0; @%p1 bra L; bar.sync 0; L: ret;";
-    let divergent = "setp.eq.u32 %p1, %r1, 0; @%p1 bra L; bar.sync 0; L: ret;";
-    let kernel = |body: &str| of(body, &options()).kernels.remove(0);
-    assert!(!kernel(uniform).is_machine);
-    assert!(kernel(divergent).is_machine);
-    assert!(kernel(divergent).uses_barriers);
 }
 
 #[test]
