@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use penstock_link::{Address, Region, Way};
+use penstock_quota::Resource;
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
@@ -47,6 +48,7 @@ impl Daemon {
         let users = whose::users();
         let mut workers = self.workers();
         let taken = workers.account.now();
+        let held = workers.quota.ledger.lent(Resource::DeviceMemory);
         let session = |session: &Session, cost: &Cost, found: &[Found]| {
             let told = session.credentials.as_ref();
             let told = told.filter(|client| asker == Some(0) || asker == Some(client.uid));
@@ -67,6 +69,10 @@ impl Daemon {
                 // Joules of the whole node while the client was served, including those of others.
                 "joules": joules,
                 "devices": devices,
+                "launches": cost.done.launches,
+                "moved_bytes": cost.done.moved_bytes,
+                // What it has borrowed of the limit, which may be ahead of what it uses.
+                "held_device_memory_bytes": held.get(&session.worker),
             })
         };
         let sessions: Vec<Value> = workers.look(session);

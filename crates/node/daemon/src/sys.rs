@@ -39,6 +39,15 @@ impl Words {
                 .store(value, Ordering::Relaxed);
         }
     }
+
+    /// Adds to a word; does nothing if the index is out of bounds.
+    pub(crate) fn add(&self, index: usize, more: u64) {
+        if index < PAGE_BYTES / size_of::<AtomicU64>() {
+            // SAFETY: as in `set`.
+            unsafe { self.0.base().cast::<AtomicU64>().add(index).as_ref() }
+                .fetch_add(more, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Returns how much memory of its own this process has in the host's memory, without files and

@@ -84,6 +84,8 @@ fn session_figures(families: &mut Families, node: &str, status: &Value) {
     for (reason, count) in entries(status, &["totals", "refused"]) {
         families.put("penstock_connections_refused", node, &[("reason", reason)], count);
     }
+    families.put("penstock_launches", node, &[], number(totals, &["launches"]));
+    families.put("penstock_moved", node, &[], number(totals, &["moved_bytes"]));
     families.put("penstock_core", node, &[], number(totals, &["core_seconds"]));
 }
 
@@ -167,6 +169,7 @@ mod tests {
                 "sessions": {
                     "sessions_begun": 7, "sessions_ended": { "orderly": 4, "unexpected": 1 },
                     "core_seconds": 1.5, "in_use_seconds": [2.25],
+                    "launches": 40, "moved_bytes": 4096,
                 },
                 "refused": { "key": 2, "full": 0 },
                 "joules": { "package-0": 10.5 },
@@ -214,6 +217,8 @@ mod tests {
             r#"penstock_clients_waiting_limit{node="unix:/a"} 512.0"#,
             r#"penstock_workers{node="unix:/a",state="spare"} 2.0"#,
             r#"penstock_workers{node="unix:/a",state="starting"} 1.0"#,
+            r#"penstock_launches_total{node="unix:/a"} 40.0"#,
+            r#"penstock_moved_bytes_total{node="unix:/a"} 4096.0"#,
             r#"penstock_core_seconds_total{node="unix:/a"} 1.5"#,
             concat!(
                 r#"penstock_device_memory_bytes{node="unix:/a",device="0","#,
@@ -246,7 +251,7 @@ mod tests {
             assert!(text.contains(&format!("\n{name}{{")), "{name}\n{text}");
         }
         // A metric for each line above, and no other: unknown figures are absent.
-        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 31, "{text}");
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 33, "{text}");
     }
 
     #[test]
