@@ -407,6 +407,8 @@ impl Daemon {
 
     /// Gives workers to waiting clients, and tells the other clients in line that the daemon lives.
     fn serve_line(self: &Arc<Self>) {
+        let drained = self.workers().give_up_drained();
+        drained.into_iter().for_each(|client| self.refuse_drained(client));
         loop {
             let matched = self.workers().serve_next(Instant::now());
             let Some(matched) = matched else { break };

@@ -87,6 +87,8 @@ impl Daemon {
             "sessions": sessions,
             "spare_workers": workers.spare(),
             "starting_workers": workers.starting(),
+            // Whether new clients are refused because an administrator drains the daemon.
+            "draining": workers.draining,
             "waiting_clients": workers.line.len(),
             "dials": self.dials.lock().total(),
             "refused": self.refused.told().values().sum::<u64>(),

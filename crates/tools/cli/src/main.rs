@@ -2,6 +2,7 @@
 //! pool.
 #![forbid(unsafe_code)]
 
+mod administer;
 mod args;
 mod bench;
 mod bridge;
@@ -77,6 +78,8 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Discover(args) => discover::discover(&args),
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
+        Command::Kill(args) => administer::kill(&args),
+        Command::Drain(args) => administer::drain(&args),
         Command::Metrics(args) => metrics::metrics(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Check(command) => Ok(check::run(&command)),

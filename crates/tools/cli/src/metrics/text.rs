@@ -50,6 +50,8 @@ fn node_figures(families: &mut Families, node: &str, status: &Value) {
     families.put("penstock_node_uptime", node, &[], number(status, &["uptime_s"]));
     let is_there = |path: &[&str]| at(status, path).map(|it| f64::from(u8::from(!it.is_null())));
     families.put("penstock_node_problem", node, &[], is_there(&["problem"]));
+    let draining = status.get("draining").and_then(Value::as_bool);
+    families.put("penstock_node_draining", node, &[], draining.map(|it| f64::from(u8::from(it))));
     let level = at(status, &["confinement", "level"]).and_then(Value::as_str);
     let level = level.and_then(|level| level.parse::<Level>().ok());
     let rank = level.map(|level| f64::from(level as u8));
@@ -159,6 +161,7 @@ mod tests {
     fn status() -> Value {
         json!({
             "host": "gpu01", "version": "0.1.0", "protocol": 5, "uptime_s": 61, "problem": null,
+            "draining": true,
             "simulated": false, "sessions": [{}, {}], "waiting_clients": 3, "spare_workers": 2,
             "starting_workers": 1, "devices": ["card \"A\\B\"", "new"],
             "device_memory_bytes": [1024, null],
@@ -202,6 +205,7 @@ mod tests {
             ),
             r#"penstock_node_uptime_seconds{node="unix:/a"} 61.0"#,
             r#"penstock_node_problem{node="unix:/a"} 0.0"#,
+            r#"penstock_node_draining{node="unix:/a"} 1.0"#,
             r#"penstock_confinement_level{node="unix:/a"} 3.0"#,
             r#"penstock_confinement_refusal{node="unix:/a"} 1.0"#,
             r#"penstock_limits_file_problem{node="unix:/a"} 0.0"#,
@@ -251,7 +255,7 @@ mod tests {
             assert!(text.contains(&format!("\n{name}{{")), "{name}\n{text}");
         }
         // A metric for each line above, and no other: unknown figures are absent.
-        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 33, "{text}");
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 34, "{text}");
     }
 
     #[test]

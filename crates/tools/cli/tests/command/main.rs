@@ -1,6 +1,7 @@
 //! The command `penstock` as a process. The tests are one program, because the building of a
 //! program takes longer than most of its tests.
 
+mod administer;
 mod common;
 mod cuda;
 mod daemon;
