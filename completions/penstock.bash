@@ -73,6 +73,9 @@ _penstock() {
             penstock,status)
                 cmd="penstock__subcmd__status"
                 ;;
+            penstock,top)
+                cmd="penstock__subcmd__top"
+                ;;
             penstock,trace)
                 cmd="penstock__subcmd__trace"
                 ;;
@@ -113,7 +116,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve bridge devices discover run status kill drain metrics bench check demo sim energy key trace config container doctor vm completions"
+            opts="-h -V --help --version serve bridge devices discover run status top kill drain metrics bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -660,6 +663,24 @@ _penstock() {
             ;;
         penstock__subcmd__status)
             opts="-h --json --limits --nodes --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__top)
+            opts="-h --once --json --nodes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

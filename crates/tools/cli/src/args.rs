@@ -263,6 +263,9 @@ pub enum Command {
     /// Show the state of the daemons of the pool, and what each client costs
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
+    /// Show nodes, devices and clients of the pool anew each second, and end sessions
+    #[command(after_help = crate::top::args::AFTER_TOP)]
+    Top(crate::top::args::TopArgs),
     /// End a session of a node; its client gets an error
     #[command(after_help = crate::administer::args::AFTER_KILL)]
     Kill(crate::administer::args::KillArgs),

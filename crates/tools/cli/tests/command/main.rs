@@ -15,4 +15,5 @@ mod named;
 mod queries;
 mod run;
 mod surroundings;
+mod top;
 mod vm;
