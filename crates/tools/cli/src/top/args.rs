@@ -15,12 +15,12 @@ which rows are sorted, and r reverses the order. / shows only rows with a text. 
 session after a question: see penstock-kill(1). ? explains the columns, and q ends.
 
 Figures:
-Rates are differences between two looks, so the first ones come after a second. USE is the time in \
-use of the devices; it is 200% if two devices are in use, or two sessions use one. HELD is the \
+Rates are differences between two looks, so the first ones come after a second. USE is the time \
+in use of the devices; it is 200% if two devices are in use, or two sessions use one. HELD is the \
 device memory that sessions have borrowed, perhaps ahead of their use. LAUNCH/S counts kernels, \
-and MOVED/S the bytes of content that workers have received and sent. WATT is the node's, or that of a \
-client's devices, where a counter tells it. A figure that nobody knows is `-`, and null in JSON. \
-The runs of `penstock run` are not shown. NO_COLOR switches colours off.
+and MOVED/S the bytes of content that workers have received and sent. WATT is the node's, or that \
+of a client's devices, where a counter tells it. A figure that nobody knows is `-`, and null in \
+JSON. The runs of `penstock run` are not shown. NO_COLOR switches colours off.
 
 Exit status:
 0 if all nodes answer, or after q; with --once, 1 if some answer and others do not, and 3 if none \
