@@ -6,7 +6,7 @@ use penstock_client::config::{Config, NodeAddress};
 use penstock_link::{InstanceId, LinkError};
 use penstock_process::Lock;
 
-use super::look::Look;
+use super::look::{Look, Status};
 use crate::run::ask_node;
 
 /// What asks the nodes.
@@ -65,6 +65,7 @@ impl Asker {
 }
 
 fn look(config: &Config, node: &NodeAddress) -> Said {
-    let answer = ask_node(config, node).map_err(|error| super::look::short(&error.to_string()));
+    let answer =
+        ask_node::<Status>(config, node).map_err(|error| super::look::short(&error.to_string()));
     answer.map(|(status, instance)| (Look::read(&status), instance))
 }

@@ -1,6 +1,7 @@
 //! What one answer of a daemon says. The text comes from another host, and so do the numbers: none
 //! is longer or larger than is good for a terminal, and what is no figure is unknown.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::table;
@@ -16,6 +17,22 @@ const SESSIONS_MAX: usize = 1024;
 
 /// Most joules, seconds and bytes that a figure may be. A double holds each whole number up to it.
 const FIGURE_MAX: f64 = 9.007_199_254_740_992e15;
+
+/// The part of a status that is shown. The rest is most of it, and is skipped as it is read.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    host: Value,
+    pid: Value,
+    uptime_s: Value,
+    draining: Value,
+    problem: Value,
+    waiting_clients: Value,
+    devices: Value,
+    device_memory_bytes: Value,
+    totals: Value,
+    sessions: Value,
+}
 
 /// A node at one time.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -68,11 +85,11 @@ pub struct Session {
 
 impl Look {
     /// Reads the status of a daemon.
-    pub fn read(status: &Value) -> Self {
-        let sums = at(status, &["totals", "sessions"]).unwrap_or(&Value::Null);
+    pub fn read(status: &Status) -> Self {
+        let sums = status.totals.get("sessions").unwrap_or(&Value::Null);
         let in_use: Vec<_> = list(sums, "in_use_seconds").take(VALUES_MAX).map(figure).collect();
-        let memory: Vec<_> =
-            list(status, "device_memory_bytes").take(VALUES_MAX).map(figure).collect();
+        let memory = elements(&status.device_memory_bytes).take(VALUES_MAX).map(figure);
+        let memory: Vec<_> = memory.collect();
         let of = |list: &[Option<f64>], index: usize| list.get(index).copied().flatten();
         let device = |(index, name): (usize, &Value)| Device {
             name: short(name.as_str().unwrap_or("-")),
@@ -80,22 +97,25 @@ impl Look {
             // Before the first session there is none.
             in_use_seconds: sums.get("in_use_seconds").map(|_| of(&in_use, index).unwrap_or(0.0)),
         };
-        let joules = at(status, &["totals", "joules"]).and_then(Value::as_object);
+        let joules = status.totals.get("joules").and_then(Value::as_object);
+        let sessions = elements(&status.sessions).filter_map(session).take(SESSIONS_MAX);
+        let sessions: Vec<Session> = sessions.collect();
         Self {
-            host: name(status, "host"),
-            pid: number(status, "pid"),
-            uptime_s: number(status, "uptime_s"),
-            is_draining: status.get("draining").and_then(Value::as_bool).unwrap_or_default(),
-            has_problem: status.get("problem").is_some_and(|it| !it.is_null()),
-            waiting: number(status, "waiting_clients"),
-            held_bytes: held(status),
+            host: short(status.host.as_str().unwrap_or("-")),
+            pid: figure(&status.pid),
+            uptime_s: figure(&status.uptime_s),
+            is_draining: status.draining == true,
+            has_problem: !status.problem.is_null(),
+            waiting: figure(&status.waiting_clients),
+            // Only sessions hold any.
+            held_bytes: held(&sessions),
             totals: Totals {
                 in_use_seconds: (!in_use.is_empty()).then(|| sum(in_use.iter().copied())).flatten(),
                 ..totals(sums, number(sums, "core_seconds"))
             },
             joules: joules.and_then(|it| sum(it.values().take(VALUES_MAX).map(figure))),
-            devices: list(status, "devices").take(VALUES_MAX).enumerate().map(device).collect(),
-            sessions: list(status, "sessions").filter_map(session).take(SESSIONS_MAX).collect(),
+            devices: elements(&status.devices).take(VALUES_MAX).enumerate().map(device).collect(),
+            sessions,
         }
     }
 }
@@ -123,14 +143,10 @@ fn totals(of: &Value, core_seconds: Option<f64>) -> Totals {
     Totals { core_seconds, in_use_seconds: None, launches, moved_bytes }
 }
 
-/// Returns what all users together hold of the devices' memory.
-fn held(status: &Value) -> Option<f64> {
-    let rows = at(status, &["quota", "rows"]).and_then(Value::as_array)?;
-    let is =
-        |row: &Value, name: &str, value: &str| row.get(name).and_then(Value::as_str) == Some(value);
-    let row =
-        rows.iter().find(|row| is(row, "scope", "total") && is(row, "limit", "device_memory"));
-    number(row?, "held")
+/// Returns what all sessions hold of the devices' memory.
+fn held(sessions: &[Session]) -> Option<f64> {
+    let held: Option<Vec<f64>> = sessions.iter().map(|session| session.held_bytes).collect();
+    held.map(|held| held.iter().sum())
 }
 
 /// Returns the sum, or `None` if there is nothing to add or a part is unknown.
@@ -139,12 +155,12 @@ fn sum(parts: impl Iterator<Item = Option<f64>>) -> Option<f64> {
     (!parts.is_empty()).then(|| parts.iter().sum())
 }
 
-fn at<'a>(of: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    path.iter().try_fold(of, |of, name| of.get(name))
+fn list<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    of.get(name).into_iter().flat_map(elements)
 }
 
-fn list<'a>(of: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
-    of.get(name).and_then(Value::as_array).into_iter().flatten()
+fn elements(of: &Value) -> impl Iterator<Item = &Value> {
+    of.as_array().into_iter().flatten()
 }
 
 fn number(of: &Value, name: &str) -> Option<f64> {
@@ -153,10 +169,6 @@ fn number(of: &Value, name: &str) -> Option<f64> {
 
 fn figure(value: &Value) -> Option<f64> {
     value.as_f64().filter(|number| (0.0..=FIGURE_MAX).contains(number))
-}
-
-fn name(of: &Value, name: &str) -> String {
-    short(of.get(name).and_then(Value::as_str).unwrap_or("-"))
 }
 
 /// Returns the beginning of a text, without what could control a terminal.
@@ -170,9 +182,13 @@ mod tests {
 
     use super::*;
 
+    fn read(status: Value) -> Look {
+        Look::read(&serde_json::from_value(status).unwrap())
+    }
+
     #[test]
     fn a_status_is_read() {
-        let look = Look::read(&json!({
+        let look = read(json!({
             "host": "gpu01", "pid": 7, "uptime_s": 61, "draining": true, "problem": null,
             "waiting_clients": 3, "devices": ["a", "b"], "device_memory_bytes": [1024, null],
             "totals": {
@@ -180,10 +196,6 @@ mod tests {
                               "moved_bytes": 4096 },
                 "joules": { "package-0": 10.0, "gpu-0": 2.5 },
             },
-            "quota": { "rows": [
-                { "scope": "user", "limit": "device_memory", "held": 1 },
-                { "scope": "total", "limit": "device_memory", "held": 512 },
-            ] },
             "sessions": [{
                 "worker": 24010, "client": "process 7 of user 1000", "program": "matmul",
                 "user": "ada", "seconds": 60, "core_seconds": { "busy": 1.0 },
@@ -220,7 +232,7 @@ mod tests {
             is_draining: true,
             has_problem: false,
             waiting: Some(3.0),
-            held_bytes: Some(512.0),
+            held_bytes: Some(256.0),
             totals: totals(1.5, 2.5, 9.0, 4096.0),
             joules: Some(12.5),
             devices: vec![device("a", Some(1024.0), 2.0), device("b", None, 0.5)],
@@ -233,14 +245,17 @@ mod tests {
     fn an_older_daemon_tells_less() {
         let old =
             json!({ "host": "a", "sessions": [{ "client": "b", "worker": 3 }], "devices": ["d"] });
-        let look = Look::read(&old);
+        let look = read(old);
         assert_eq!((look.host.as_str(), look.sessions.len()), ("a", 1));
         assert_eq!(
             (&look.totals, &look.sessions[0].totals),
             (&Totals::default(), &Totals::default())
         );
         assert_eq!((look.joules, look.devices[0].in_use_seconds), (None, None));
-        assert_eq!(Look::read(&Value::Null), Look { host: "-".to_owned(), ..Look::default() });
+        let nothing = Look { host: "-".to_owned(), held_bytes: Some(0.0), ..Look::default() };
+        assert_eq!(read(json!({})), nothing);
+        // A daemon of any release sends an object.
+        serde_json::from_value::<Status>(json!(7)).unwrap_err();
     }
 
     #[test]
@@ -250,10 +265,10 @@ mod tests {
             "worker": 5, "client": long, "seconds": -1, "launches": 1e300, "moved_bytes": "many",
             "core_seconds": { "busy": u64::MAX }, "devices": [{ "in_use_seconds": [] }],
         });
-        let look = Look::read(&json!({
+        let look = read(json!({
             "host": long, "pid": -3, "uptime_s": 1e17, "draining": "yes", "problem": [1],
             "waiting_clients": {}, "devices": vec![long.clone(); 1000],
-            "device_memory_bytes": [u64::MAX, -1], "quota": { "rows": 7 },
+            "device_memory_bytes": [u64::MAX, -1],
             "totals": { "joules": [1], "sessions": { "in_use_seconds": [null] } },
             "sessions": vec![session; 5000],
         }));
@@ -272,7 +287,7 @@ mod tests {
         assert!(look.has_problem && !look.is_draining);
         // Nobody could name a session without a number.
         for worker in [json!(null), json!(-1), json!(1_u64 << 40), json!("5")] {
-            assert_eq!(Look::read(&json!({ "sessions": [{ "worker": worker }] })).sessions, []);
+            assert_eq!(read(json!({ "sessions": [{ "worker": worker }] })).sessions, []);
         }
     }
 }

@@ -163,9 +163,10 @@ fn names_of_a_hostile_node_stay_in_their_cells() {
     let wide = "\u{4f60}".repeat(100);
     for name in ["\u{1b}[2J\u{1b}]0;x\u{7}", wide.as_str(), "\u{202e}\u{200b}e\u{301}\u{1f469}"] {
         let mut state = State::new(std::iter::once((name.to_owned(), name.to_owned())));
-        let look = Look::read(&serde_json::json!({
+        let status = serde_json::json!({
             "host": name, "devices": [name], "sessions": [{ "worker": 1, "client": name }],
-        }));
+        });
+        let look = Look::read(&serde_json::from_value(status).unwrap());
         state.hear(0, Ok((look, none())), 1.0);
         for view in ['1', '2', '3'] {
             state.press(KeyCode::Char(view), false);
