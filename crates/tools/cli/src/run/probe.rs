@@ -16,8 +16,8 @@ use serde_json::Value;
 /// users, of 2 KiB each.
 const STATUS_BYTES_MAX: usize = 5 << 19;
 
-/// Asks a daemon for its status, or the part of it that a `T` has. The daemon has `patience` for the
-/// hello, and once more for its answer. Also returns which running daemon it is.
+/// Asks a daemon for its status, or the part of it that a `T` has. The daemon has `patience` for
+/// the hello, and once more for its answer. Also returns which running daemon it is.
 pub fn ask<T: DeserializeOwned>(
     address: &Address,
     role: Role,
