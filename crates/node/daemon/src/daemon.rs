@@ -379,11 +379,12 @@ impl Daemon {
         ControlFlow::Continue(idle.next_look())
     }
 
-    /// Returns whether anybody has a session, waits for one, or says hello.
+    /// Returns whether anybody has a session, waits for one, or says hello. A drained daemon is in
+    /// use, too, because the one that comes after it would take clients.
     fn is_used(&self) -> bool {
         let has_clients = {
             let workers = self.workers();
-            workers.serving() > 0 || !workers.line.is_empty()
+            workers.draining || workers.serving() > 0 || !workers.line.is_empty()
         };
         has_clients
             || self.desk.expects_guests()

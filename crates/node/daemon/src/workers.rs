@@ -446,7 +446,11 @@ impl Workers {
     }
 
     fn can_serve(&self) -> bool {
-        !self.spares.is_empty() && !self.is_unconfined() && self.serving() < SESSIONS_PER_DAEMON_MAX
+        // A client joined the line before the daemon was drained, and gets no session after that.
+        !self.draining
+            && !self.spares.is_empty()
+            && !self.is_unconfined()
+            && self.serving() < SESSIONS_PER_DAEMON_MAX
     }
 
     /// Takes a spare for a client.
