@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::group::end_group;
-use super::{State, Worker, Workers};
+use super::{Worker, Workers};
 use crate::groups::Group;
 use crate::message::ToWorker;
 
@@ -67,10 +67,10 @@ impl Workers {
     }
 
     /// Has a worker end its session and tell its client why. Returns `false` if no worker with this
-    /// process id serves a client.
+    /// process id has got a client. One that is about to get its client could not tell it.
     pub(crate) fn end_session(&mut self, id: u32, why: &str, now: Instant) -> bool {
-        let is_serving = |it: &&mut Worker| matches!(it.state, State::Serving(_));
-        let Some(worker) = self.table.get_mut(&id).filter(is_serving) else { return false };
+        let has_client = |it: &&mut Worker| !matches!(it.client, Presence::None);
+        let Some(worker) = self.table.get_mut(&id).filter(has_client) else { return false };
         worker.over_since.get_or_insert(now);
         // One that does not listen is killed in time.
         _ = worker.control.send(&ToWorker::Over(why.to_owned()), None);
