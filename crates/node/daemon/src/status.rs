@@ -47,6 +47,7 @@ impl Daemon {
         // Read before the lock: a file can take its time.
         let users = whose::users();
         let mut workers = self.workers();
+        let clock = self.started.elapsed();
         let taken = workers.account.now();
         let held = workers.quota.ledger.lent(Resource::DeviceMemory);
         let session = |session: &Session, cost: &Cost, found: &[Found]| {
@@ -81,7 +82,9 @@ impl Daemon {
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "protocol": limits::PROTOCOL_VERSION,
-            "uptime_s": self.started.elapsed().as_secs(),
+            "uptime_s": clock.as_secs(),
+            // When the figures were read: rates are their differences divided by that of this.
+            "uptime_ms": u64::try_from(clock.as_millis()).unwrap_or(u64::MAX),
             "addresses": self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "guest_memory": self.guest_memory(),
             "sessions": sessions,
@@ -103,16 +106,20 @@ impl Daemon {
             "totals": self.totals(&workers, &taken),
             "quota": workers.limits_status(),
             "limits_file": self.limits.lock().as_ref().map(LimitsFile::status),
-            "limits": {
-                "sessions": limits::SESSIONS_PER_DAEMON_MAX,
-                "pending_hellos": limits::PENDING_HELLOS_MAX,
-                "clients_in_line": limits::CLIENTS_IN_LINE_MAX,
-                "objects_per_session": limits::OBJECTS_PER_SESSION_MAX,
-                "events_per_session": limits::EVENTS_PER_SESSION_MAX,
-                "staged_bytes": limits::STAGED_BYTES_MAX,
-            },
+            "limits": limits_told(),
         })
     }
+}
+
+fn limits_told() -> Value {
+    json!({
+        "sessions": limits::SESSIONS_PER_DAEMON_MAX,
+        "pending_hellos": limits::PENDING_HELLOS_MAX,
+        "clients_in_line": limits::CLIENTS_IN_LINE_MAX,
+        "objects_per_session": limits::OBJECTS_PER_SESSION_MAX,
+        "events_per_session": limits::EVENTS_PER_SESSION_MAX,
+        "staged_bytes": limits::STAGED_BYTES_MAX,
+    })
 }
 
 fn way(way: &Way) -> Value {
