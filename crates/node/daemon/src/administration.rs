@@ -2,7 +2,8 @@
 //!
 //! Only the daemon's own user and root are administrators, and only the kernel's word counts, which
 //! it gives on a Unix socket. A key of the pool, a one-time key and a guest's connection give
-//! nobody this right.
+//! nobody this right, and neither does a user's number alone: a process that cannot signal the
+//! daemon's workers, because it is in a container or is a confined worker, gives no orders.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +26,8 @@ const DRAINED: &str = "an administrator drains this node (penstock drain): it ta
 impl Daemon {
     /// Obeys a tool of an administrator.
     pub(crate) fn obey(self: &Arc<Self>, accepted: Accepted) -> Result<(), LinkError> {
-        let Some(user) = administrator(accepted.credentials, self.user()) else {
+        let asker = accepted.credentials.filter(|asker| self.may_signal(asker, &accepted));
+        let Some(user) = administrator(asker, self.user()) else {
             return accepted.finish(Verdict::WrongUser).map(drop);
         };
         let deadline = Instant::now() + Duration::from_millis(HELLO_MS_MAX);
@@ -37,6 +39,14 @@ impl Daemon {
             None => Outcome::UnknownAct,
         };
         tell_outcome(&stream, outcome, deadline)
+    }
+
+    /// Returns whether a process is neither in a container nor of a worker. In this order: a
+    /// process that still runs in the end had its number all the time.
+    fn may_signal(&self, asker: &Credentials, accepted: &Accepted) -> bool {
+        let group = crate::sys::group_of(asker.pid);
+        group.is_some_and(|group| !self.workers().has_group(group))
+            && accepted.is_in_own_namespace()
     }
 
     fn end_session(&self, worker: u32, user: u32) -> Outcome {

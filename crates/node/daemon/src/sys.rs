@@ -259,6 +259,16 @@ pub(crate) fn set_variables(
     Ok(())
 }
 
+/// Returns the group of a process, or `None` if there is no such process. rustix cannot be used:
+/// its numbers are never 0, but the kernel reports 0 for a group whose leader is in another
+/// namespace.
+pub(crate) fn group_of(process: i32) -> Option<u32> {
+    // The kernel takes 0 for the caller.
+    let process = Some(process).filter(|process| *process > 0)?;
+    // SAFETY: it takes and returns plain numbers.
+    u32::try_from(unsafe { libc::getpgid(process) }).ok()
+}
+
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exit {

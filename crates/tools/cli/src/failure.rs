@@ -84,7 +84,7 @@ pub enum Failure {
     /// A daemon obeys only administrators.
     #[error(
         "node {node} does not obey: only the user who runs its daemon and root may do this, over \
-         the daemon's Unix socket or over SSH as that user (ssh:HOST)"
+         the daemon's Unix socket or over SSH as that user (ssh:HOST), and not in a container"
     )]
     NoAdministrator { node: String },
     /// There is no session to end.

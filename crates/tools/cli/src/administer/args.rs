@@ -9,9 +9,9 @@ Examples:
 
 Administrators:
 The user who runs the daemon and root may end sessions, over the daemon's Unix socket or over SSH \
-as that user (ssh:HOST). TCP and vsock give nobody this right, whatever key he has: log in to the \
-node and give the order there. The client gets an error that names the administrator. A worker \
-that does not end within 5 s is killed.
+as that user (ssh:HOST). TCP and vsock give nobody this right, whatever key he has, and neither \
+does a socket in a container: log in to the node and give the order there. The client gets an \
+error that names the administrator. A worker that does not end within 5 s is killed.
 
 Exit status:
 0 if the session ends; 1 if there is no such session, or if the daemon refuses the order or does \
@@ -26,7 +26,8 @@ Examples:
 A drained node:
 The daemon refuses new clients and those that wait in line, and tells them why. The sessions that \
 it has go on until their programs end. `penstock status` and `penstock top` show how many are \
-left. A daemon that is started anew takes clients again. The user who runs the daemon and root may \
+left. A daemon that is started anew takes clients again. One that SSH has started stays as long as \
+it is drained. The user who runs the daemon and root may \
 drain it: see penstock-kill(1).
 
 Exit status:

@@ -1,5 +1,7 @@
 //! `penstock kill` and `penstock drain`, with a daemon whose device is simulated.
 
+use std::os::unix::process::CommandExt as _;
+
 use crate::common::{Home, stderr, stdout};
 use crate::daemon::serve_with;
 use penstock_client::Pool;
@@ -31,6 +33,14 @@ fn a_session_is_ended_and_its_client_learns_who_did_it() {
     let other = kill("local", "4294967295");
     assert_eq!(other.status.code(), Some(1));
     assert_eq!(stderr(&other), "penstock: node local has no session 4294967295\n");
+    // What a kernel of the session could start is in the group of its worker.
+    let of_worker = home
+        .penstock(&["drain", &daemon.addresses[0]])
+        .process_group(session.parse().unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(of_worker.status.code(), Some(1));
+    assert!(stderr(&of_worker).contains("does not obey"), "{}", stderr(&of_worker));
     let done = kill(&daemon.addresses[0], &session);
     assert!(done.status.success(), "{}", stderr(&done));
     assert!(stdout(&done).starts_with(&format!("session {session} of node ")), "{}", stdout(&done));
@@ -51,7 +61,7 @@ fn a_drained_node_is_shown_and_refuses_programs_until_that_is_undone() {
     let drained = home.penstock(&["drain", "local"]).output().unwrap();
     assert!(drained.status.success(), "{}", stderr(&drained));
     let status = home.penstock(&["status"]).output().unwrap();
-    let told = "it takes no new clients, because an administrator drains it; 1 left\n";
+    let told = "it takes no new clients, because an administrator drains it; 1 session is left\n";
     assert!(stdout(&status).contains(told), "{}", stdout(&status));
     let json = json(&home, &["status", "--json"]);
     assert_eq!(json["nodes"][0]["status"]["draining"], true);
