@@ -69,13 +69,15 @@ fn look_twice(asker: &Asker, mut state: State) -> State {
         // The caller may have given up.
         _ = teller.send((index, said, begun.elapsed().as_secs_f64()));
     };
-    for round in [begun, begun + REFRESH] {
+    for pause_end in [begun, begun + REFRESH] {
         // What comes late still counts.
         while let Ok((index, said, at)) =
-            told.recv_timeout(round.saturating_duration_since(Instant::now()))
+            told.recv_timeout(pause_end.saturating_duration_since(Instant::now()))
         {
             state.hear(index, said, at);
         }
+        // The first round may have taken longer than the pause.
+        let round = Instant::now();
         let mut awaited: BTreeSet<usize> = asker.ask(tell.clone()).into_iter().collect();
         while !awaited.is_empty()
             && let Ok((index, said, at)) =

@@ -50,6 +50,13 @@ impl Drop for Screen {
     }
 }
 
+/// Gives back how the terminal treats keys, also while another thread waits for the terminal to
+/// take what it writes.
+pub fn give_up() {
+    // Nothing more can be done.
+    _ = disable_raw_mode();
+}
+
 /// Gives the terminal back, once.
 fn give_back() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {

@@ -17,13 +17,17 @@ use super::REFRESH;
 use super::ask::{Asker, Said};
 use super::draw::{Colours, draw};
 use super::rows::SessionId;
-use super::screen::Screen;
+use super::screen::{self, Screen};
 use super::state::{Act, State};
 use crate::administer;
 use crate::failure::Failure;
 
 /// Time for which answers are gathered before they are shown.
 const GATHER: Duration = Duration::from_millis(150);
+
+/// Time that the loop has to end after a signal. It needs some ms to write a screen. A terminal
+/// that takes nothing would hold it up for ever.
+const SIGNAL_MAX: Duration = Duration::from_secs(2);
 
 /// What the loop hears of.
 enum Event {
@@ -131,7 +135,7 @@ fn end_session(asker: &Asker, SessionId { node, worker }: SessionId, tell: &Send
         _ = teller.send(Event::Told(text));
     };
     if let Err(error) = penstock_process::start("top-order", order) {
-        _ = tell.send(Event::Told(error.to_string()));
+        _ = tell.send(Event::Told(super::look::short(&error.to_string())));
     }
 }
 
@@ -139,9 +143,12 @@ fn listen_to_signals(tell: &Sender<Event>) -> io::Result<()> {
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGQUIT])?;
     let tell = tell.clone();
     penstock_process::start("top-signals", move || {
-        for signal in &mut signals {
-            _ = tell.send(Event::Signal(signal));
-        }
+        let Some(signal) = signals.forever().next() else { return };
+        _ = tell.send(Event::Signal(signal));
+        // The loop ends this process before that if it can.
+        std::thread::sleep(SIGNAL_MAX);
+        screen::give_up();
+        _ = emulate_default_handler(signal);
     })?;
     Ok(())
 }
