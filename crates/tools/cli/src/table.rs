@@ -86,7 +86,7 @@ pub fn printable(text: &str) -> String {
 /// Returns whether a character controls the terminal, or is invisible and changes the order of what
 /// stands beside it (Unicode's bidirectional controls) or hides in a name.
 fn controls(c: char) -> bool {
-    let is_hidden = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
+    let is_hidden = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
     c.is_control() || is_hidden || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 

@@ -104,8 +104,10 @@ fn summary(state: &State) -> String {
 fn foot(state: &State, colours: Colours) -> (String, Style) {
     let loud = Style::new().add_modifier(Modifier::BOLD);
     match &state.mode {
-        Mode::Confirm { session, about } => {
-            let text = format!("end session {} of {about}? y ends it", session.worker);
+        // In this order: the key and the number fit 80 columns, whatever the client's name is.
+        Mode::Confirm { session, asked, node } => {
+            let (worker, client) = (session.worker, &asked.client);
+            let text = format!("y ends session {worker} of {client} on node {node}; n does not");
             return (text, colours.of(Color::Yellow).patch(loud));
         }
         Mode::Filter => return (format!("filter: {}_", state.filter), loud),

@@ -25,6 +25,7 @@ pub struct Status {
     host: Value,
     pid: Value,
     uptime_s: Value,
+    uptime_ms: Value,
     draining: Value,
     problem: Value,
     waiting_clients: Value,
@@ -41,6 +42,8 @@ pub struct Look {
     /// Process of the daemon.
     pub pid: Option<f64>,
     pub uptime_s: Option<f64>,
+    /// The daemon's clock when it read its figures.
+    pub uptime_ms: Option<f64>,
     pub is_draining: bool,
     /// Whether workers have no devices or do not start.
     pub has_problem: bool,
@@ -104,6 +107,7 @@ impl Look {
             host: short(status.host.as_str().unwrap_or("-")),
             pid: figure(&status.pid),
             uptime_s: figure(&status.uptime_s),
+            uptime_ms: figure(&status.uptime_ms),
             is_draining: status.draining == true,
             has_problem: !status.problem.is_null(),
             waiting: figure(&status.waiting_clients),
@@ -189,8 +193,9 @@ mod tests {
     #[test]
     fn a_status_is_read() {
         let look = read(json!({
-            "host": "gpu01", "pid": 7, "uptime_s": 61, "draining": true, "problem": null,
-            "waiting_clients": 3, "devices": ["a", "b"], "device_memory_bytes": [1024, null],
+            "host": "gpu01", "pid": 7, "uptime_s": 61, "uptime_ms": 61_500, "draining": true,
+            "problem": null, "waiting_clients": 3, "devices": ["a", "b"],
+            "device_memory_bytes": [1024, null],
             "totals": {
                 "sessions": { "core_seconds": 1.5, "in_use_seconds": [2.0, 0.5], "launches": 9,
                               "moved_bytes": 4096 },
@@ -229,6 +234,7 @@ mod tests {
             host: "gpu01".to_owned(),
             pid: Some(7.0),
             uptime_s: Some(61.0),
+            uptime_ms: Some(61_500.0),
             is_draining: true,
             has_problem: false,
             waiting: Some(3.0),
@@ -260,14 +266,14 @@ mod tests {
 
     #[test]
     fn a_hostile_daemon_gets_no_more_than_its_place() {
-        let long = format!("\u{1b}[2J\u{9b}\n{}", "x".repeat(1 << 20));
+        let long = format!("\u{1b}[2J\u{9b}\n{}", "x".repeat(1 << 12));
         let session = json!({
             "worker": 5, "client": long, "seconds": -1, "launches": 1e300, "moved_bytes": "many",
             "core_seconds": { "busy": u64::MAX }, "devices": [{ "in_use_seconds": [] }],
         });
         let look = read(json!({
-            "host": long, "pid": -3, "uptime_s": 1e17, "draining": "yes", "problem": [1],
-            "waiting_clients": {}, "devices": vec![long.clone(); 1000],
+            "host": long, "pid": -3, "uptime_s": 1e17, "uptime_ms": -1, "draining": "yes",
+            "problem": [1], "waiting_clients": {}, "devices": vec![long.clone(); 1000],
             "device_memory_bytes": [u64::MAX, -1],
             "totals": { "joules": [1], "sessions": { "in_use_seconds": [null] } },
             "sessions": vec![session; 5000],
@@ -280,8 +286,8 @@ mod tests {
             assert!(text.chars().count() <= NAME_CHARS_MAX && !text.contains(char::is_control));
         }
         assert_eq!((look.devices.len(), look.sessions.len()), (VALUES_MAX, SESSIONS_MAX));
-        let numbers = [look.pid, look.uptime_s, look.waiting, look.held_bytes, look.joules];
-        assert_eq!(numbers, [None; 5]);
+        let numbers = [look.pid, look.uptime_s, look.uptime_ms, look.waiting, look.held_bytes];
+        assert_eq!((numbers, look.joules), ([None; 5], None));
         assert_eq!(look.devices[0].memory_bytes, None);
         assert_eq!(look.sessions[0].totals, Totals::default());
         assert!(look.has_problem && !look.is_draining);

@@ -1,4 +1,5 @@
-//! What a node does now: the differences between two looks, divided by the time between them.
+//! What a node does now: the differences between two looks, divided by the time between them. The
+//! daemon's own clock tells that time, because an answer can travel for longer than another one.
 
 use super::look::{Device, Look, Session, Totals};
 
@@ -41,12 +42,17 @@ impl Now {
         Self { look, rates: Rates::default(), watts: None, in_use, sessions }
     }
 
-    /// Returns the node as `look` finds it, `seconds` after `before`.
-    pub fn after(before: &Look, look: Look, seconds: f64) -> Self {
+    /// Returns the node as `look` finds it after `before`. It has no rates if the daemon's clock is
+    /// unknown or has not gone on.
+    pub fn after(before: &Look, look: Look) -> Self {
         // A daemon that was started anew counts from 0, and its processes have other numbers.
         if before.pid != look.pid || look.uptime_s < before.uptime_s {
             return Self::first(look);
         }
+        let seconds = match (before.uptime_ms, look.uptime_ms) {
+            (Some(before), Some(now)) if now > before => (now - before) / 1e3,
+            _ => return Self::first(look),
+        };
         let device = |(index, now): (usize, &Device)| {
             let was = before.devices.get(index).filter(|was| was.name == now.name)?;
             rate(was.in_use_seconds, now.in_use_seconds, seconds)
@@ -82,7 +88,7 @@ fn rates(before: &Totals, after: &Totals, seconds: f64) -> Rates {
 /// Returns a figure per second, or `None` if it is unknown or has fallen.
 fn rate(before: Option<f64>, after: Option<f64>, seconds: f64) -> Option<f64> {
     let more = after? - before?;
-    (more >= 0.0 && seconds > 0.0).then(|| more / seconds)
+    (more >= 0.0).then(|| more / seconds)
 }
 
 #[cfg(test)]
@@ -109,15 +115,18 @@ mod tests {
 
     fn look(figure: f64, devices: Vec<Device>, sessions: Vec<Session>) -> Look {
         let (pid, uptime_s, joules) = (Some(7.0), Some(figure), Some(figure));
-        let totals = totals(figure);
-        Look { pid, uptime_s, joules, totals, devices, sessions, ..Look::default() }
+        let (uptime_ms, totals) = (Some(figure * 1e3), totals(figure));
+        Look { pid, uptime_s, uptime_ms, joules, totals, devices, sessions, ..Look::default() }
     }
 
     #[test]
     fn rates_are_differences_over_time() {
         let before = look(10.0, vec![device("a", 1.0)], vec![session(5, 2.0)]);
-        let after = look(14.0, vec![device("a", 4.0)], vec![session(5, 3.0)]);
-        let now = Now::after(&before, after.clone(), 2.0);
+        let at = |uptime_ms| Look {
+            uptime_ms,
+            ..look(14.0, vec![device("a", 4.0)], vec![session(5, 3.0)])
+        };
+        let now = Now::after(&before, at(Some(12_000.0)));
         let all = |rate: f64| {
             let rate = Some(rate);
             Rates { cores: rate, in_use: rate, launches: rate, moved_bytes: rate }
@@ -126,9 +135,11 @@ mod tests {
         assert_eq!(now.in_use, [Some(1.5)], "of more than one session");
         let session = SessionNow { rates: all(0.5), watts: Some(0.5) };
         assert_eq!(now.sessions, [session]);
-        for seconds in [0.0, -1.0, f64::NAN] {
-            let now = Now::after(&before, after.clone(), seconds);
-            assert_eq!((now.rates, now.watts), (Rates::default(), None), "{seconds}");
+        // The clock stands still, goes back, or is unknown.
+        for uptime_ms in [Some(10_000.0), Some(9_999.0), None] {
+            let now = Now::after(&before, at(uptime_ms));
+            assert_eq!((now.rates, now.watts), (Rates::default(), None), "{uptime_ms:?}");
+            assert_eq!(Now::after(&at(None), at(uptime_ms)).rates, Rates::default());
         }
     }
 
@@ -137,12 +148,12 @@ mod tests {
         let before = look(10.0, vec![device("a", 1.0)], vec![session(5, 2.0)]);
         let other =
             Look { pid: Some(8.0), ..look(11.0, vec![device("a", 2.0)], vec![session(5, 3.0)]) };
-        let now = Now::after(&before, other.clone(), 1.0);
+        let now = Now::after(&before, other.clone());
         assert_eq!(now, Now::first(other));
         assert_eq!((now.rates, now.in_use, now.sessions.len()), (Rates::default(), vec![None], 1));
         // It got the same process id, as in a container.
         let again = look(3.0, Vec::new(), Vec::new());
-        assert_eq!(Now::after(&before, again.clone(), 1.0), Now::first(again));
+        assert_eq!(Now::after(&before, again.clone()), Now::first(again));
     }
 
     #[test]
@@ -151,9 +162,9 @@ mod tests {
         let mut after = look(12.0, vec![device("a", 4.0)], Vec::new());
         after.totals.launches = Some(9.0);
         after.totals.moved_bytes = None;
-        let now = Now::after(&before, after, 1.0);
+        let now = Now::after(&before, after);
         assert_eq!((now.rates.launches, now.rates.moved_bytes), (None, None));
-        assert_eq!((now.rates.cores, now.in_use), (Some(2.0), vec![None]));
+        assert_eq!((now.rates.cores, now.in_use), (Some(1.0), vec![None]));
     }
 
     #[test]
@@ -162,11 +173,11 @@ mod tests {
         let before = look(10.0, both.clone(), vec![session(5, 1.0), session(6, 1.0)]);
         // The first device has vanished, so the second one has its place.
         let after = look(11.0, vec![device("b", 2.0)], vec![session(7, 9.0), session(6, 2.0)]);
-        let now = Now::after(&before, after.clone(), 1.0);
+        let now = Now::after(&before, after.clone());
         assert_eq!(now.in_use, [None]);
         let rates = now.sessions.iter().map(|it| it.rates.launches);
         assert_eq!(rates.collect::<Vec<_>>(), [None, Some(1.0)]);
-        let now = Now::after(&after, look(12.0, both, Vec::new()), 1.0);
+        let now = Now::after(&after, look(12.0, both, Vec::new()));
         assert_eq!((now.in_use, now.sessions), (vec![None, None], Vec::new()));
     }
 }

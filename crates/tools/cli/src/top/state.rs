@@ -28,10 +28,29 @@ pub enum Mode {
     /// The next key decides whether this session ends.
     Confirm {
         session: SessionId,
-        /// Who its client is, and on which node.
-        about: String,
+        /// The client and its daemon when the question was asked.
+        asked: Asked,
+        /// Name of the node.
+        node: String,
     },
     Help,
+}
+
+/// What must be as before when the answer comes, because the number of a process can come again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asked {
+    pub client: String,
+    /// Time for which the session has been there, and for which its daemon has run.
+    seconds: [Option<f64>; 2],
+    daemon: (Option<f64>, Option<InstanceId>),
+}
+
+impl Asked {
+    /// Returns whether this is still the same session, as a later look finds it.
+    fn is_still(&self, now: &Self) -> bool {
+        let has_begun_anew = self.seconds.iter().zip(&now.seconds).any(|(then, now)| now < then);
+        (&self.client, self.daemon) == (&now.client, now.daemon) && !has_begun_anew
+    }
 }
 
 /// What the caller must do after a key.
@@ -107,7 +126,7 @@ impl State {
         match said {
             Ok((look, _)) => {
                 let now = match heard.as_ref() {
-                    Some((then, before)) => Now::after(before, look.clone(), at - then),
+                    Some((_, before)) => Now::after(before, look.clone()),
                     None => Now::first(look.clone()),
                 };
                 *heard = Some((at, look));
@@ -122,10 +141,12 @@ impl State {
 
     /// Notes which nodes have not answered for a long time, and orders the rows anew.
     pub fn look_at_clock(&mut self, now: f64) {
-        for (node, heard) in self.nodes.iter_mut().zip(&mut self.heard) {
+        let instances = self.instances.iter_mut();
+        for ((node, heard), instance) in self.nodes.iter_mut().zip(&mut self.heard).zip(instances) {
             let since = heard.as_ref().map_or(0.0, |(at, _)| *at);
             if now - since > SILENT_AFTER_S && !matches!(node.known, Known::Silent(_)) {
-                *heard = None;
+                // The same daemon may answer at another address.
+                (*heard, *instance) = (None, None);
                 node.known = Known::Silent(format!("no answer for {SILENT_AFTER_S} s"));
             }
         }
@@ -190,8 +211,12 @@ impl State {
                 self.press_filtering(key);
                 Act::Nothing
             }
-            Mode::Confirm { session, .. } if matches!(key, KeyCode::Char('y' | 'Y')) => {
-                Act::EndSession(session)
+            Mode::Confirm { session, asked, .. } if matches!(key, KeyCode::Char('y' | 'Y')) => {
+                if self.asked(session).is_some_and(|now| asked.is_still(&now)) {
+                    return Act::EndSession(session);
+                }
+                self.notice = Some(format!("session {} is not there any more", session.worker));
+                Act::Nothing
             }
             // Any other key goes back.
             Mode::Confirm { .. } | Mode::Help => Act::Nothing,
@@ -258,14 +283,19 @@ impl State {
             self.notice = Some("choose a client first: key 3, then the arrows".to_owned());
             return;
         };
-        let node = self.nodes.get(session.node);
-        let client = node.and_then(Node::now).and_then(|now| {
-            let sessions = &now.look.sessions;
-            sessions.iter().find(|it| it.worker == session.worker)
-        });
-        let (node, client) = (node.map_or("", |it| &it.name), client.map_or("", |it| &it.client));
-        let about = format!("{client} on node {node}");
-        self.mode = Mode::Confirm { session, about };
+        let node = self.nodes.get(session.node).map(|node| node.name.clone()).unwrap_or_default();
+        if let Some(asked) = self.asked(session) {
+            self.mode = Mode::Confirm { session, asked, node };
+        }
+    }
+
+    /// Returns what a question about this session is about; `None` if nobody has the session.
+    fn asked(&self, session: SessionId) -> Option<Asked> {
+        let look = &self.nodes.get(session.node)?.now()?.look;
+        let of = look.sessions.iter().find(|it| it.worker == session.worker)?;
+        let instance = self.instances.get(session.node).copied().flatten();
+        let (seconds, daemon) = ([of.seconds, look.uptime_s], (look.pid, instance));
+        Some(Asked { client: of.client.clone(), seconds, daemon })
     }
 
     fn choose(&mut self, index: usize) {

@@ -131,7 +131,7 @@ fn every_mode_is_drawn_at_every_size() {
         state.press(KeyCode::Char(key), false);
     }
     let lines = lines(&state, (80, 24));
-    assert_eq!(lines[23], "end session 24000 of matmul (0) of ada on node gpu01? y ends it");
+    assert_eq!(lines[23], "y ends session 24000 of matmul (0) of ada on node gpu01; n does not");
     state.mode = Mode::Help;
     let lines = self::lines(&state, (80, 24));
     assert!(lines.iter().any(|line| line.contains("kernels that clients have launched")));
@@ -161,7 +161,9 @@ fn without_colours_no_cell_has_one() {
 #[test]
 fn names_of_a_hostile_node_stay_in_their_cells() {
     let wide = "\u{4f60}".repeat(100);
-    for name in ["\u{1b}[2J\u{1b}]0;x\u{7}", wide.as_str(), "\u{202e}\u{200b}e\u{301}\u{1f469}"] {
+    for name in
+        ["\u{1b}[2J\u{1b}]0;x\u{7}", wide.as_str(), "\u{202e}\u{200b}\u{61c}e\u{301}\u{1f469}"]
+    {
         let mut state = State::new(std::iter::once((name.to_owned(), name.to_owned())));
         let status = serde_json::json!({
             "host": name, "devices": [name], "sessions": [{ "worker": 1, "client": name }],
@@ -179,7 +181,7 @@ fn names_of_a_hostile_node_stay_in_their_cells() {
                 }
             }
             let line = &lines(&state, (80, 24))[2];
-            assert!(!line.contains(['\u{202e}', '\u{200b}']), "{line:?}");
+            assert!(!line.contains(['\u{202e}', '\u{200b}', '\u{61c}']), "{line:?}");
         }
     }
 }

@@ -12,6 +12,11 @@ fn look(sessions: &[(u32, &str, f64)]) -> Look {
     Look { pid: Some(1.0), uptime_s: Some(1.0), sessions, ..Look::default() }
 }
 
+/// As `look`, at this time of the daemon.
+fn later(uptime_ms: f64, sessions: &[(u32, &str, f64)]) -> Look {
+    Look { uptime_ms: Some(uptime_ms), ..look(sessions) }
+}
+
 fn state(names: &[&str]) -> State {
     State::new(names.iter().map(|name| ((*name).to_owned(), format!("unix:/{name}"))))
 }
@@ -19,10 +24,10 @@ fn state(names: &[&str]) -> State {
 /// Two nodes with three clients, of which `b` uses its devices the most.
 fn busy() -> State {
     let mut state = state(&["n", "m"]);
-    state.hear(0, Ok((look(&[(10, "a", 0.0), (11, "b", 0.0)]), None)), 1.0);
-    state.hear(1, Ok((look(&[(10, "c", 0.0)]), None)), 1.0);
-    state.hear(0, Ok((look(&[(10, "a", 0.5), (11, "b", 0.9)]), None)), 2.0);
-    state.hear(1, Ok((look(&[(10, "c", 0.7)]), None)), 2.0);
+    state.hear(0, Ok((later(1e3, &[(10, "a", 0.0), (11, "b", 0.0)]), None)), 1.0);
+    state.hear(1, Ok((later(1e3, &[(10, "c", 0.0)]), None)), 1.0);
+    state.hear(0, Ok((later(2e3, &[(10, "a", 0.5), (11, "b", 0.9)]), None)), 2.0);
+    state.hear(1, Ok((later(2e3, &[(10, "c", 0.7)]), None)), 2.0);
     state.look_at_clock(2.0);
     state
 }
@@ -48,7 +53,7 @@ fn clients_are_sorted_by_their_use_and_the_bar_stays_on_its_row() {
     assert_eq!(clients(&state), ["b", "c", "a"]);
     keys(&mut state, "j");
     assert_eq!(state.chosen(), 1);
-    state.hear(1, Ok((look(&[(10, "c", 2.7)]), None)), 3.0);
+    state.hear(1, Ok((later(3e3, &[(10, "c", 2.7)]), None)), 3.0);
     state.look_at_clock(3.0);
     assert_eq!((clients(&state), state.chosen()), (vec!["c".into(), "b".into(), "a".into()], 0));
     keys(&mut state, "r");
@@ -131,21 +136,61 @@ fn a_session_ends_only_after_a_yes() {
     assert!(state.notice.take().is_some_and(|it| it.contains("choose a client")));
     keys(&mut state, "3x");
     let session = SessionId { node: 0, worker: 11 };
-    let asked = Mode::Confirm { session, about: "b on node n".to_owned() };
-    assert_eq!(state.mode, asked);
+    let asked = state.mode.clone();
+    let is_right = |it: &Mode| match it {
+        Mode::Confirm { session: of, asked, node } => {
+            *of == session && asked.client == "b" && node == "n"
+        }
+        _ => false,
+    };
+    assert!(is_right(&asked), "{asked:?}");
     for no in ["n", "q", "x", "\n", "\u{1b}"] {
         state.mode = asked.clone();
         assert_eq!((keys(&mut state, no), &state.mode), (Act::Nothing, &Mode::Watch), "{no:?}");
     }
     // The rows change between the question and the answer.
     keys(&mut state, "x");
-    state.hear(0, Ok((look(&[(12, "d", 9.0)]), None)), 3.0);
+    state.hear(0, Ok((later(3e3, &[(12, "d", 9.0), (11, "b", 0.9)]), None)), 3.0);
     state.look_at_clock(3.0);
     assert_eq!(keys(&mut state, "y"), Act::EndSession(session));
     assert_eq!(keys(&mut state, "y"), Act::Nothing);
     // The other node has a session of the same number.
     keys(&mut state, "/c\n");
     assert_eq!(keys(&mut state, "xy"), Act::EndSession(SessionId { node: 1, worker: 10 }));
+}
+
+#[test]
+fn a_yes_is_only_for_the_session_of_the_question() {
+    let instance = || Some(penstock_link::Instance::create().unwrap().id());
+    let session = || look(&[(11, "b", 0.0)]);
+    let own = instance();
+    let with = |seconds: f64, of: Look| {
+        let sessions = of.sessions.iter().cloned();
+        let sessions = sessions.map(|it| Session { seconds: Some(seconds), ..it }).collect();
+        Look { sessions, ..of }
+    };
+    let before = || Ok((with(5.0, session()), own));
+    let answers: [(Said, bool); 8] = [
+        (before(), true),
+        (Ok((with(6.0, Look { uptime_s: Some(2.0), ..session() }), own)), true),
+        // Another client, another session of it, and another daemon.
+        (Ok((with(5.0, look(&[(11, "c", 0.0)])), own)), false),
+        (Ok((with(1.0, session()), own)), false),
+        (Ok((with(5.0, session()), instance())), false),
+        (Ok((with(5.0, Look { pid: Some(2.0), ..session() }), own)), false),
+        (Ok((with(5.0, Look { uptime_s: Some(0.0), ..session() }), own)), false),
+        (Err("no daemon".to_owned()), false),
+    ];
+    for (at, (answer, is_same)) in answers.into_iter().enumerate() {
+        let mut state = state(&["n"]);
+        state.hear(0, before(), 1.0);
+        state.look_at_clock(1.0);
+        keys(&mut state, "3x");
+        state.hear(0, answer, 2.0);
+        state.look_at_clock(2.0);
+        let ends = keys(&mut state, "y") == Act::EndSession(SessionId { node: 0, worker: 11 });
+        assert_eq!((ends, state.notice.is_none()), (is_same, is_same), "{at}");
+    }
 }
 
 #[test]
@@ -195,4 +240,18 @@ fn a_daemon_with_two_addresses_is_shown_once() {
     state.hear(0, Err("gone".to_owned()), 2.0);
     state.look_at_clock(2.0);
     assert_eq!(state.shown.len(), 3);
+}
+
+#[test]
+fn a_daemon_is_shown_at_its_second_address_if_the_first_one_falls_silent() {
+    let one = Some(penstock_link::Instance::create().unwrap().id());
+    let mut state = state(&["n", "m"]);
+    state.hear(0, Ok((look(&[]), one)), 1.0);
+    for at in [1.0, 3.0 + SILENT_AFTER_S] {
+        state.hear(1, Ok((look(&[]), one)), at);
+        state.look_at_clock(at);
+    }
+    let names = state.shown.iter().map(|row| row.cells[0].shown());
+    assert_eq!(names.collect::<Vec<_>>(), ["m", "n"]);
+    assert_eq!(state.nodes.iter().map(Node::state).collect::<Vec<_>>(), ["silent", "up"]);
 }
