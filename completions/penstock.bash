@@ -46,11 +46,17 @@ _penstock() {
             penstock,doctor)
                 cmd="penstock__subcmd__doctor"
                 ;;
+            penstock,drain)
+                cmd="penstock__subcmd__drain"
+                ;;
             penstock,energy)
                 cmd="penstock__subcmd__energy"
                 ;;
             penstock,key)
                 cmd="penstock__subcmd__key"
+                ;;
+            penstock,kill)
+                cmd="penstock__subcmd__kill"
                 ;;
             penstock,metrics)
                 cmd="penstock__subcmd__metrics"
@@ -66,6 +72,9 @@ _penstock() {
                 ;;
             penstock,status)
                 cmd="penstock__subcmd__status"
+                ;;
+            penstock,top)
+                cmd="penstock__subcmd__top"
                 ;;
             penstock,trace)
                 cmd="penstock__subcmd__trace"
@@ -107,7 +116,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve bridge devices discover run status metrics bench check demo sim energy key trace config container doctor vm completions"
+            opts="-h -V --help --version serve bridge devices discover run status top kill drain metrics bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -390,6 +399,20 @@ _penstock() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        penstock__subcmd__drain)
+            opts="-h --undo --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         penstock__subcmd__energy)
             opts="-h --json --output --idle --interval --psys --power-model --require-energy --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -469,6 +492,20 @@ _penstock() {
         penstock__subcmd__key__subcmd__revoke)
             opts="-h --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__kill)
+            opts="-h --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -626,6 +663,24 @@ _penstock() {
             ;;
         penstock__subcmd__status)
             opts="-h --json --limits --nodes --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --nodes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__top)
+            opts="-h --once --json --nodes --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

@@ -32,6 +32,9 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "discover" -d 'List the daemons that announce themselves on the local network'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL or CUDA program on the pool'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show the state of the daemons of the pool, and what each client costs'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "top" -d 'Show nodes, devices and clients of the pool anew each second, and end sessions'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "kill" -d 'End a session of a node; its client gets an error'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "drain" -d 'Have a node take no new clients, so that its sessions end by and by'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "metrics" -d 'Write the state of the daemons of the pool for Prometheus, or serve it over HTTP'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "bench" -d 'Measure the pool and the local OpenCL platform, or the communication between devices'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "check" -d 'Run random OpenCL or CUDA programs on any driver and compare their results with a model'
@@ -83,6 +86,13 @@ complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'N
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l json -d 'Write the status as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l limits -d 'Show what each user holds against the limits, who set each limit, and how it is enforced'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand top" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
+complete -c penstock -n "__fish_penstock_using_subcommand top" -l once -d 'Look twice, one second apart, and write one table of each kind. This is the default if the input or the output is no terminal'
+complete -c penstock -n "__fish_penstock_using_subcommand top" -l json -d 'Write one JSON document, as with --once'
+complete -c penstock -n "__fish_penstock_using_subcommand top" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand kill" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand drain" -l undo -d 'Let the node take new clients again'
+complete -c penstock -n "__fish_penstock_using_subcommand drain" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand metrics" -l listen -d 'Serve the metrics at this address, IP:PORT or unix:PATH, instead of writing them once' -r
 complete -c penstock -n "__fish_penstock_using_subcommand metrics" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand metrics" -s h -l help -d 'Print help'

@@ -15,7 +15,7 @@ case ${1-} in
 esac
 engines=("$@")
 [ $# -gt 0 ] || engines=(bubblewrap podman cdi)
-programs=(clinfo matmul vectorAdd vectorAdd-static nothing_else daemon_again)
+programs=(clinfo matmul vectorAdd vectorAdd-static nothing_else no_orders daemon_again)
 
 # Short, because the path of a socket has at most 107 bytes.
 out=$(mktemp -d /tmp/penstock-containers.XXXXXX)
@@ -156,6 +156,7 @@ judge() {
         vectorAdd-static)
             says '^Test passed' \
                 "$prefix/bin/penstock" run --no-local -- /programs/vectorAdd-static --small ;;
+        no_orders) no_orders ;;
         nothing_else) says '^nothing else$' /bin/sh -c "$nothing_else" ;;
         daemon_again)
             more=(--folder)
@@ -164,6 +165,13 @@ judge() {
             more=()
             return $code ;;
     esac
+}
+
+# The daemon obeys its user, and not in a container.
+no_orders() {
+    local penstock=$prefix/bin/penstock
+    says 'does not obey' "$penstock" drain unix:/run/penstock/penstockd.sock && return 1
+    grep -q 'does not obey' "$out/said" && "$penstock" drain --undo "unix:$socket" >"$out/said" 2>&1
 }
 
 # A container that sees the folder of the socket finds a daemon that starts anew while it runs.

@@ -379,11 +379,12 @@ impl Daemon {
         ControlFlow::Continue(idle.next_look())
     }
 
-    /// Returns whether anybody has a session, waits for one, or says hello.
+    /// Returns whether anybody has a session, waits for one, or says hello. A drained daemon is in
+    /// use, too, because the one that comes after it would take clients.
     fn is_used(&self) -> bool {
         let has_clients = {
             let workers = self.workers();
-            workers.serving() > 0 || !workers.line.is_empty()
+            workers.draining || workers.serving() > 0 || !workers.line.is_empty()
         };
         has_clients
             || self.desk.expects_guests()
@@ -407,6 +408,8 @@ impl Daemon {
 
     /// Gives workers to waiting clients, and tells the other clients in line that the daemon lives.
     fn serve_line(self: &Arc<Self>) {
+        let drained = self.workers().give_up_drained();
+        drained.into_iter().for_each(|client| self.refuse_drained(client));
         loop {
             let matched = self.workers().serve_next(Instant::now());
             let Some(matched) = matched else { break };

@@ -137,6 +137,7 @@ impl Daemon {
             Role::Control => self.tell_status(accepted, deadline),
             Role::Survey => self.tell_node(accepted),
             Role::Invitation => self.tell_invitation(accepted),
+            Role::Administration => self.obey(accepted),
         }
     }
 
@@ -190,6 +191,10 @@ impl Daemon {
             }
             Arrival::Gone => Err(LinkError::Closed),
             Arrival::Refused(client, verdict) => client.finish(verdict).map(drop),
+            Arrival::Drained(client) => {
+                self.refuse_drained(client);
+                Ok(())
+            }
             Arrival::OverLimit(client, refusal) => Err(client.refuse_for(&refusal.to_string())),
         }
     }
@@ -278,6 +283,11 @@ impl Daemon {
         let mut workers = self.workers();
         let (user, mut refuse_at) = (user_of(&accepted), None);
         let survey = loop {
+            if workers.draining {
+                drop(workers);
+                self.refuse_drained(accepted);
+                return Ok(());
+            }
             // A client that came now would wait and be refused, so the tool learns of no node.
             let overdue = workers.quota.overdue(&user, &mut refuse_at, Instant::now());
             if let Some(refusal) = overdue {

@@ -28,6 +28,7 @@
 #![deny(unsafe_code)]
 
 mod account;
+mod administration;
 mod admission;
 mod announce;
 mod answers;

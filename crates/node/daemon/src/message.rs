@@ -131,7 +131,8 @@ pub(crate) enum ToWorker {
     Foreman { question: u64, why: Option<String> },
     /// Answer to [`ToDaemon::Connect`]: there is no connection, for this reason.
     Unreached { number: u64, why: String },
-    /// The session has exceeded a limit of its user, and ends.
+    /// The session ends for this reason: it has exceeded a limit of its user, or an administrator
+    /// has ended it.
     Over(String),
     /// End all links to the node with this public key: the key was revoked.
     EndLinks(NodeKey),

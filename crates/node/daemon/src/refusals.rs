@@ -15,6 +15,8 @@ pub(crate) enum Reason {
     User,
     /// A limit of the administrator is reached.
     Limit,
+    /// An administrator drains the daemon.
+    Drained,
     /// All sessions are taken, and so are the places in line.
     Full,
     /// No worker can be started, or workers are less confined than required.
@@ -28,10 +30,11 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    pub(crate) const ALL: [(Self, &str); 8] = [
+    pub(crate) const ALL: [(Self, &str); 9] = [
         (Self::Key, "key"),
         (Self::User, "user"),
         (Self::Limit, "limit"),
+        (Self::Drained, "drained"),
         (Self::Full, "full"),
         (Self::Worker, "worker"),
         (Self::Protocol, "protocol"),
@@ -123,6 +126,6 @@ mod tests {
         refusals.count(Reason::Gone);
         let told = refusals.told();
         assert!(told.iter().all(|(name, count)| *count == 1 + u64::from(*name == "gone")));
-        assert_eq!(told.len(), 8);
+        assert_eq!(told.len(), 9);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use penstock_link::{Address, Region, Way};
+use penstock_quota::Resource;
 use penstock_wire::limits;
 use serde_json::{Value, json};
 
@@ -46,7 +47,9 @@ impl Daemon {
         // Read before the lock: a file can take its time.
         let users = whose::users();
         let mut workers = self.workers();
+        let clock = self.started.elapsed();
         let taken = workers.account.now();
+        let held = workers.quota.ledger.lent(Resource::DeviceMemory);
         let session = |session: &Session, cost: &Cost, found: &[Found]| {
             let told = session.credentials.as_ref();
             let told = told.filter(|client| asker == Some(0) || asker == Some(client.uid));
@@ -67,6 +70,10 @@ impl Daemon {
                 // Joules of the whole node while the client was served, including those of others.
                 "joules": joules,
                 "devices": devices,
+                "launches": cost.done.launches,
+                "moved_bytes": cost.done.moved_bytes,
+                // What it has borrowed of the limit, which may be ahead of what it uses.
+                "held_device_memory_bytes": held.get(&session.worker),
             })
         };
         let sessions: Vec<Value> = workers.look(session);
@@ -75,12 +82,16 @@ impl Daemon {
             "pid": std::process::id(),
             "version": env!("CARGO_PKG_VERSION"),
             "protocol": limits::PROTOCOL_VERSION,
-            "uptime_s": self.started.elapsed().as_secs(),
+            "uptime_s": clock.as_secs(),
+            // When the figures were read: rates are their differences divided by that of this.
+            "uptime_ms": u64::try_from(clock.as_millis()).unwrap_or(u64::MAX),
             "addresses": self.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
             "guest_memory": self.guest_memory(),
             "sessions": sessions,
             "spare_workers": workers.spare(),
             "starting_workers": workers.starting(),
+            // Whether new clients are refused because an administrator drains the daemon.
+            "draining": workers.draining,
             "waiting_clients": workers.line.len(),
             "dials": self.dials.lock().total(),
             "refused": self.refused.told().values().sum::<u64>(),
@@ -95,16 +106,20 @@ impl Daemon {
             "totals": self.totals(&workers, &taken),
             "quota": workers.limits_status(),
             "limits_file": self.limits.lock().as_ref().map(LimitsFile::status),
-            "limits": {
-                "sessions": limits::SESSIONS_PER_DAEMON_MAX,
-                "pending_hellos": limits::PENDING_HELLOS_MAX,
-                "clients_in_line": limits::CLIENTS_IN_LINE_MAX,
-                "objects_per_session": limits::OBJECTS_PER_SESSION_MAX,
-                "events_per_session": limits::EVENTS_PER_SESSION_MAX,
-                "staged_bytes": limits::STAGED_BYTES_MAX,
-            },
+            "limits": limits_told(),
         })
     }
+}
+
+fn limits_told() -> Value {
+    json!({
+        "sessions": limits::SESSIONS_PER_DAEMON_MAX,
+        "pending_hellos": limits::PENDING_HELLOS_MAX,
+        "clients_in_line": limits::CLIENTS_IN_LINE_MAX,
+        "objects_per_session": limits::OBJECTS_PER_SESSION_MAX,
+        "events_per_session": limits::EVENTS_PER_SESSION_MAX,
+        "staged_bytes": limits::STAGED_BYTES_MAX,
+    })
 }
 
 fn way(way: &Way) -> Value {

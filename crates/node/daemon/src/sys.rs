@@ -39,6 +39,15 @@ impl Words {
                 .store(value, Ordering::Relaxed);
         }
     }
+
+    /// Adds to a word; does nothing if the index is out of bounds.
+    pub(crate) fn add(&self, index: usize, more: u64) {
+        if index < PAGE_BYTES / size_of::<AtomicU64>() {
+            // SAFETY: as in `set`.
+            unsafe { self.0.base().cast::<AtomicU64>().add(index).as_ref() }
+                .fetch_add(more, Ordering::Relaxed);
+        }
+    }
 }
 
 /// Returns how much memory of its own this process has in the host's memory, without files and
@@ -248,6 +257,16 @@ pub(crate) fn set_variables(
         unsafe { std::env::set_var(name, value) };
     }
     Ok(())
+}
+
+/// Returns the group of a process, or `None` if there is no such process. rustix cannot be used:
+/// its numbers are never 0, but the kernel reports 0 for a group whose leader is in another
+/// namespace.
+pub(crate) fn group_of(process: i32) -> Option<u32> {
+    // The kernel takes 0 for the caller.
+    let process = Some(process).filter(|process| *process > 0)?;
+    // SAFETY: it takes and returns plain numbers.
+    u32::try_from(unsafe { libc::getpgid(process) }).ok()
 }
 
 /// How a process ended.

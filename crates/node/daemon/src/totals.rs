@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::usage::Done;
+
 /// What a session has used since it began, as one look finds it.
 #[derive(Clone, Debug)]
 pub(crate) struct Cost {
@@ -15,6 +17,7 @@ pub(crate) struct Cost {
     pub(crate) cores: Result<Duration, String>,
     /// Time for which it held each device. Empty if its worker does not count that.
     pub(crate) in_use: Vec<Duration>,
+    pub(crate) done: Done,
 }
 
 /// What the totals have of a session; `None` before its client has got the worker.
@@ -24,12 +27,15 @@ pub(crate) type Counted = Option<Used>;
 pub(crate) struct Used {
     cores: Duration,
     in_use: Vec<Duration>,
+    done: Done,
 }
 
 impl Used {
     /// Adds what `now` has more than `last`, and makes `last` the larger one of both.
     fn grow(&mut self, last: &mut Self, now: &Cost) {
         grow(&mut self.cores, &mut last.cores, *now.cores.as_ref().unwrap_or(&Duration::ZERO));
+        count(&mut self.done.launches, &mut last.done.launches, now.done.launches);
+        count(&mut self.done.moved_bytes, &mut last.done.moved_bytes, now.done.moved_bytes);
         let count = now.in_use.len().max(last.in_use.len());
         last.in_use.resize(count, Duration::ZERO);
         self.in_use.resize(count.max(self.in_use.len()), Duration::ZERO);
@@ -40,6 +46,11 @@ impl Used {
 }
 
 fn grow(total: &mut Duration, last: &mut Duration, now: Duration) {
+    *total = total.saturating_add(now.saturating_sub(*last));
+    *last = now.max(*last);
+}
+
+fn count(total: &mut u64, last: &mut u64, now: u64) {
     *total = total.saturating_add(now.saturating_sub(*last));
     *last = now.max(*last);
 }
@@ -87,6 +98,8 @@ impl Totals {
             },
             "core_seconds": self.used.cores.as_secs_f64(),
             "in_use_seconds": in_use.collect::<Vec<_>>(),
+            "launches": self.used.done.launches,
+            "moved_bytes": self.used.done.moved_bytes,
         })
     }
 }
@@ -97,12 +110,18 @@ mod tests {
 
     fn used(cores: u64, in_use: &[u64]) -> Used {
         let seconds = |s: &u64| Duration::from_secs(*s);
-        Used { cores: Duration::from_secs(cores), in_use: in_use.iter().map(seconds).collect() }
+        let in_use = in_use.iter().map(seconds).collect();
+        Used { cores: Duration::from_secs(cores), in_use, done: done(cores) }
+    }
+
+    /// A session that has launched as many kernels as it has core-seconds.
+    fn done(cores: u64) -> Done {
+        Done { launches: cores, moved_bytes: 2 * cores }
     }
 
     fn cost(cores: u64, in_use: &[u64]) -> Cost {
-        let Used { cores, in_use } = used(cores, in_use);
-        Cost { cores: Ok(cores), in_use }
+        let Used { cores, in_use, done } = used(cores, in_use);
+        Cost { cores: Ok(cores), in_use, done }
     }
 
     #[test]
@@ -126,6 +145,7 @@ mod tests {
         assert_eq!(told["sessions_ended"], json!({ "orderly": 1, "unexpected": 1 }));
         assert_eq!(told["core_seconds"], 10.0);
         assert_eq!(told["in_use_seconds"], json!([1.0, 3.0, 4.0]));
+        assert_eq!((&told["launches"], &told["moved_bytes"]), (&json!(10), &json!(20)));
     }
 
     #[test]
@@ -145,7 +165,8 @@ mod tests {
         let mut totals = Totals::default();
         let mut counted = Counted::default();
         totals.begin(&mut counted);
-        let unknown = Cost { cores: Err("the process is gone".to_owned()), in_use: Vec::new() };
+        let cores = Err("the process is gone".to_owned());
+        let unknown = Cost { cores, in_use: Vec::new(), done: Done::default() };
         for cost in [cost(10, &[10]), unknown, cost(2, &[4])] {
             totals.look(&mut counted, &cost);
             assert_eq!(totals.used, used(10, &[10]), "what was counted is not counted again");

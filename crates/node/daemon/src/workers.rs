@@ -88,6 +88,8 @@ pub(crate) struct Workers {
     pub(crate) device_memory: Vec<Option<u64>>,
     /// Set when the daemon ends: no more workers are started.
     pub(crate) ending: bool,
+    /// Whether an administrator wants no new sessions.
+    pub(crate) draining: bool,
     pub(crate) account: Account,
     pub(crate) sharing: Sharing,
     /// When to look next at the core time of sessions; `None` if no kernel has a limit of time.
@@ -200,6 +202,8 @@ pub(crate) enum Arrival {
     Gone,
     /// The caller must tell it the verdict.
     Refused(Accepted, Verdict),
+    /// The caller must tell it that an administrator drains the daemon.
+    Drained(Accepted),
     /// The caller must tell it the limit of its user.
     OverLimit(Accepted, Refusal),
 }
@@ -231,6 +235,7 @@ impl Workers {
             description: None,
             device_memory: Vec::new(),
             ending: false,
+            draining: false,
             account: Account::default(),
             sharing: Sharing::new(means, cores()),
             stray_look: None,
@@ -388,6 +393,9 @@ impl Workers {
 
     /// Gives an arriving client a spare, or lets it join the line.
     pub(crate) fn arrive(&mut self, client: Accepted, now: Instant) -> Arrival {
+        if self.draining {
+            return Arrival::Drained(client);
+        }
         self.refill.client_came(now);
         if self.is_hopeless() {
             return Arrival::Refused(client, self.why_hopeless());
@@ -438,7 +446,11 @@ impl Workers {
     }
 
     fn can_serve(&self) -> bool {
-        !self.spares.is_empty() && !self.is_unconfined() && self.serving() < SESSIONS_PER_DAEMON_MAX
+        // A client joined the line before the daemon was drained, and gets no session after that.
+        !self.draining
+            && !self.spares.is_empty()
+            && !self.is_unconfined()
+            && self.serving() < SESSIONS_PER_DAEMON_MAX
     }
 
     /// Takes a spare for a client.

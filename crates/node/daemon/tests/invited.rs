@@ -112,7 +112,7 @@ fn a_key_is_good_once_and_for_a_session_only() {
     let used = invite(&daemon);
     works(&mut client(open(&used).unwrap()));
     must_not_be_invited(open(&used));
-    for role in [Role::Control, Role::Survey, Role::Invitation] {
+    for role in [Role::Control, Role::Survey, Role::Invitation, Role::Administration] {
         let other = invite(&daemon);
         must_not_be_invited(Brought { role, ..Brought::of(&other) }.open(&other));
         // An attempt for another purpose takes the key away, too.

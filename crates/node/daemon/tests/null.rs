@@ -81,6 +81,13 @@ fn kernels_compute_fail_and_run_for_ever_as_they_are_told() {
     client.launch(queue, scale, Id::NONE, 16, &[], &arguments);
     let scaled: Vec<u8> = (0..16_u32).flat_map(|it| (it * 3).to_le_bytes()).collect();
     assert_eq!(client.read(queue, mem, 64), scaled);
+    let status = daemon.status();
+    let done = |of: &serde_json::Value| (of["launches"].as_u64(), of["moved_bytes"].as_u64());
+    let (launches, moved) = done(&status["sessions"][0]);
+    assert_eq!(launches, Some(1));
+    // The content of the write and of the read, and the arguments of calls.
+    assert!((128..4096).contains(&moved.unwrap()), "{moved:?}");
+    assert_eq!(done(&status["totals"]["sessions"]), (launches, moved));
 
     let fail = client.kernel(context, "penstock null fail", "fail");
     let event = client.id();

@@ -184,6 +184,13 @@ impl Ledger {
         users.any(|user| Some(user) != first)
     }
 
+    /// Returns what has been lent to each session.
+    #[must_use]
+    pub fn lent(&self, resource: Resource) -> BTreeMap<u32, u64> {
+        let lent = |holder: &Holder| holder.lent.get(resource as usize).copied();
+        self.sessions.iter().map(|(id, it)| (*id, lent(it).unwrap_or_default())).collect()
+    }
+
     /// Returns the sessions.
     pub fn sessions(&self) -> impl Iterator<Item = u32> {
         self.sessions.keys().copied()

@@ -161,7 +161,7 @@ pub enum LinkError {
         /// Reason that the peer gave.
         verdict: Verdict,
     },
-    /// The peer refused this side because of a limit.
+    /// The peer refused this side because of a limit, or because an administrator drains it.
     #[error("{peer} refused: {why}")]
     OverLimit {
         peer: String,

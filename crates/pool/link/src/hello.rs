@@ -414,6 +414,13 @@ impl Accepted {
         if self.guest().is_some() { direct::way(way) } else { way }
     }
 
+    /// Returns whether the peer's process still runs, and shares this process's PID namespace. It
+    /// does not if it is in a container, on another host, or in a guest.
+    pub fn is_in_own_namespace(&self) -> bool {
+        self.credentials.is_some()
+            && crate::transport::socket_file::peer_is_in_own_namespace(self.stream.as_fd())
+    }
+
     /// Returns the number of the user, if the kernel or a one-time key names it.
     pub fn user(&self) -> Option<u32> {
         self.credentials.map(|peer| peer.uid).or_else(|| self.guest())

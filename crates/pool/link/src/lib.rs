@@ -26,6 +26,7 @@
 extern crate self as penstock_link;
 
 mod address;
+mod administering;
 mod arena;
 mod direct;
 mod encryption;
@@ -62,6 +63,7 @@ mod transport;
 mod wait;
 
 pub use address::{Address, Resolved};
+pub use administering::{hear_order, order, tell_outcome};
 pub use arena::Arena;
 pub use encryption::{
     AUTHORIZED_CLIENTS_FILE, ENROLLED_CLIENTS_MAX, Encryption, EncryptionOptions, IDENTITY_FILE,

@@ -98,6 +98,8 @@ pub enum Role {
     Survey = 4,
     /// A bridge that asks for a one-time key. See [`crate::invitation`].
     Invitation = 5,
+    /// An administrator's tool that gives the daemon an order. See [`crate::administration`].
+    Administration = 6,
 }
 
 impl Role {
@@ -109,6 +111,7 @@ impl Role {
             3 => Some(Self::Control),
             4 => Some(Self::Survey),
             5 => Some(Self::Invitation),
+            6 => Some(Self::Administration),
             _ => None,
         }
     }
@@ -158,9 +161,10 @@ pub enum Verdict {
          names the level, the reason and the remedy"
     )]
     Unconfined = 10,
-    /// A limit that an administrator set is reached. The message is followed by the number of bytes
-    /// of the reason (16 bits, at most [`REASON_BYTES_MAX`]) and the reason, a text that names the
-    /// limit and who set it. Only for [`Role::Client`] and [`Role::Survey`].
+    /// A limit that an administrator set is reached, or an administrator drains the node. The
+    /// message is followed by the number of bytes of the reason (16 bits, at most
+    /// [`REASON_BYTES_MAX`]) and the reason, a text that names the limit and who set it. Only for
+    /// [`Role::Client`] and [`Role::Survey`].
     #[error("a limit of its administrator is reached")]
     OverLimit = 11,
     /// The daemon accepts only encrypted links here.
@@ -329,13 +333,13 @@ mod tests {
 
     #[test]
     fn roles_and_verdicts_survive_a_round_trip() {
-        use Role::{Client, Control, Invitation, Peer, Survey};
-        for role in [Client, Peer, Control, Survey, Invitation] {
+        use Role::{Administration, Client, Control, Invitation, Peer, Survey};
+        for role in [Client, Peer, Control, Survey, Invitation, Administration] {
             assert_eq!(Role::from_wire(role as u16), Some(role));
         }
         let verdicts = (0..18).map(|raw| Verdict::from_wire(raw).map(|verdict| verdict as u16));
         assert!(verdicts.eq((0..18).map(Some)));
-        assert_eq!((Role::from_wire(6), Verdict::from_wire(18)), (None, None));
+        assert_eq!((Role::from_wire(7), Verdict::from_wire(18)), (None, None));
         assert!(Verdict::Full.to_string().contains("CLIENTS_IN_LINE_MAX (512)"));
     }
 

@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
+pub mod administration;
 pub mod args;
 pub mod calls;
 pub mod cuda;

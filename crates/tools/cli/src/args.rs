@@ -263,6 +263,15 @@ pub enum Command {
     /// Show the state of the daemons of the pool, and what each client costs
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),
+    /// Show nodes, devices and clients of the pool anew each second, and end sessions
+    #[command(after_help = crate::top::args::AFTER_TOP)]
+    Top(crate::top::args::TopArgs),
+    /// End a session of a node; its client gets an error
+    #[command(after_help = crate::administer::args::AFTER_KILL)]
+    Kill(crate::administer::args::KillArgs),
+    /// Have a node take no new clients, so that its sessions end by and by
+    #[command(after_help = crate::administer::args::AFTER_DRAIN)]
+    Drain(crate::administer::args::DrainArgs),
     /// Write the state of the daemons of the pool for Prometheus, or serve it over HTTP
     #[command(after_help = AFTER_METRICS)]
     Metrics(MetricsArgs),

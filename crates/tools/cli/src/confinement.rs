@@ -28,6 +28,13 @@ pub fn notes(probed: &[Probed]) -> String {
         if status.get("simulated").and_then(Value::as_bool) == Some(true) {
             say("its only device is simulated, for tests".to_owned());
         }
+        if status.get("draining").and_then(Value::as_bool) == Some(true) {
+            let left = match status.get("sessions").and_then(Value::as_array).map_or(0, Vec::len) {
+                1 => "1 session is left".to_owned(),
+                left => format!("{left} sessions are left"),
+            };
+            say(format!("it takes no new clients, because an administrator drains it; {left}"));
+        }
         if let Some(groups) = status.get("control_groups") {
             lacks(groups, "lacks").into_iter().for_each(&mut say);
         }
@@ -79,6 +86,17 @@ mod tests {
         assert_eq!(level(full.answer.as_ref().unwrap()), "full");
         assert_eq!(notes(&[full]), "");
         assert_eq!((level(&json!({})), notes(&[probed(Value::Null)])), ("-".into(), String::new()));
+    }
+
+    #[test]
+    fn a_drained_node_is_told_with_what_is_left() {
+        let mut of = probed(Value::Null);
+        of.answer = Ok(json!({ "host": "a", "draining": true, "sessions": [{}, {}] }));
+        let told = "because an administrator drains it; 2 sessions are left\n";
+        assert!(notes(&[of]).ends_with(told));
+        let mut of = probed(Value::Null);
+        of.answer = Ok(json!({ "host": "a", "draining": false }));
+        assert_eq!(notes(&[of]), "");
     }
 
     #[test]

@@ -81,6 +81,18 @@ pub enum Failure {
         /// Number of devices in the pool.
         all: usize,
     },
+    /// A daemon obeys only administrators.
+    #[error(
+        "node {node} does not obey: only the user who runs its daemon and root may do this, over \
+         the daemon's Unix socket or over SSH as that user (ssh:HOST), and not in a container"
+    )]
+    NoAdministrator { node: String },
+    /// There is no session to end.
+    #[error("node {node} has no session {session}")]
+    NoSession { node: String, session: u32 },
+    /// The daemon does not know the order.
+    #[error("the daemon of node {node} is of an older release, which cannot do this")]
+    UnknownOrder { node: String },
     /// No directory is known in which the key file could lie.
     #[error(
         "neither XDG_CONFIG_HOME nor HOME is an absolute path, so there is no default place for \

@@ -2,6 +2,7 @@
 //! pool.
 #![forbid(unsafe_code)]
 
+mod administer;
 mod args;
 mod bench;
 mod bridge;
@@ -28,6 +29,7 @@ mod serve;
 mod sim;
 mod status;
 mod table;
+mod top;
 mod trace;
 mod vm;
 mod words;
@@ -77,6 +79,9 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Discover(args) => discover::discover(&args),
         Command::Run(args) => run::run(&args),
         Command::Status(args) => status::status(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Kill(args) => administer::kill(&args),
+        Command::Drain(args) => administer::drain(&args),
         Command::Metrics(args) => metrics::metrics(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Check(command) => Ok(check::run(&command)),

@@ -173,7 +173,7 @@ fn client_cells(host: &str, session: &Value, notes: &mut Vec<String>) -> Vec<Str
 }
 
 /// Returns who a client is: its program and user, or where it connects from.
-fn client(session: &Value) -> String {
+pub fn client(session: &Value) -> String {
     let text = |name: &str| session.get(name).and_then(Value::as_str);
     let said = text("client").unwrap_or("-");
     let process = said.strip_prefix("process ").and_then(|rest| rest.split(' ').next());
@@ -250,7 +250,7 @@ fn row(address: &str, status: &Value) -> Vec<String> {
 }
 
 /// Formats seconds for people.
-fn duration(seconds: u64) -> String {
+pub fn duration(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{seconds} s"),

@@ -24,11 +24,12 @@ impl Table {
     /// Creates an empty table. A column whose name starts with `>` is right-aligned.
     pub fn new(columns: &[&'static str]) -> Self {
         let right = columns.iter().map(|name| name.starts_with('>')).collect();
-        Self {
-            head: columns.iter().map(|name| name.trim_start_matches('>')).collect(),
-            right,
-            rows: Vec::new(),
-        }
+        Self::with(columns.iter().map(|name| name.trim_start_matches('>')).collect(), right)
+    }
+
+    /// Creates an empty table. Each element of `right` says whether a column is right-aligned.
+    pub fn with(head: Vec<&'static str>, right: Vec<bool>) -> Self {
+        Self { head, right, rows: Vec::new() }
     }
 
     pub fn row(&mut self, cells: Vec<String>) {
@@ -79,7 +80,14 @@ impl Table {
 
 /// Replaces control characters. Names come from other hosts and must not control the terminal.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+    text.chars().map(|c| if controls(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Returns whether a character controls the terminal, or is invisible and changes the order of what
+/// stands beside it (Unicode's bidirectional controls) or hides in a name.
+fn controls(c: char) -> bool {
+    let is_hidden = matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}');
+    c.is_control() || is_hidden || matches!(c, '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 fn cut(text: &str, width: usize) -> String {
@@ -97,9 +105,7 @@ pub fn terminal_width() -> Option<usize> {
 
 /// Replaces control characters within lines. What other hosts say must not control the terminal.
 fn lines(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() && !"\n\t".contains(c) { '\u{fffd}' } else { c })
-        .collect()
+    text.chars().map(|c| if controls(c) && !"\n\t".contains(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// Says a line on standard error, if that can be written.
@@ -174,6 +180,7 @@ mod tests {
         let mut table = Table::new(&["A"]);
         table.row(vec!["\x1b[2J\n".into()]);
         assert_eq!(table.render(None), "A\n\u{fffd}[2J\u{fffd}\n");
+        assert_eq!(printable("a\u{202e}b\u{200b}\u{feff}é"), "a\u{fffd}b\u{fffd}\u{fffd}é");
         assert_eq!(lines("a\tb\n\x1b[2J\r\u{9b}\n"), "a\tb\n\u{fffd}[2J\u{fffd}\u{fffd}\n");
     }
 

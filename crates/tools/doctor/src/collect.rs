@@ -99,7 +99,7 @@ impl Names {
 /// Returns whether a name is one that every system has, and that paths need.
 fn is_common(name: &str) -> bool {
     // Names of directories, words of the answers, and groups for devices.
-    const COMMON: [&str; 34] = [
+    const COMMON: [&str; 35] = [
         "root",
         "local",
         "localhost",
@@ -126,6 +126,7 @@ fn is_common(name: &str) -> bool {
         "tcp",
         "unix",
         "answers",
+        "drained",
         "silent",
         "version",
         "render",

@@ -189,6 +189,7 @@ variables! {
             "the directory that has penstock/pool.toml and penstock/key";
         SLURM_NODES = "SLURM_JOB_NODELIST": Kind::Text, "–",
             "the nodes of the allocation, which are the pool's if nothing else names nodes";
+        NO_COLOR = "NO_COLOR": Kind::Text, "–", "set: `penstock top` shows no colours";
         PATH = "PATH": Kind::Path, "`/bin:/usr/bin`",
             "the directories in which programs are looked up";
         CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES": Kind::Text, "all devices",

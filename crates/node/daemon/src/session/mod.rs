@@ -48,7 +48,7 @@ use rustc_hash::FxHashSet;
 
 use crate::builder::Rehearsals;
 use crate::node::Node;
-use crate::usage::Meter;
+use crate::usage::{Meter, Usage};
 use allowance::Allowance;
 use compiles::Compiler;
 use flights::Stall;
@@ -114,6 +114,7 @@ impl Session {
         let programs = Table::new("a program", Status::INVALID_PROGRAM);
         let kernels = Table::new("a kernel", Status::INVALID_KERNEL);
         let rehearsals = node.rehearsals();
+        let tally = node.usage().map(Usage::tally);
         let compiler = rehearsals.as_ref().and_then(|it| Compiler::of(node.devices(), it.limits()));
         Self {
             queues: queues.counted(&allowance),
@@ -134,7 +135,7 @@ impl Session {
             },
             unflushed: Vec::new(),
             stall: Stall::default(),
-            shared: SharedSession::new(sender, setup, output, allowance, compiler),
+            shared: SharedSession::new(sender, setup, output, allowance, compiler, tally),
         }
     }
 
@@ -162,7 +163,7 @@ impl Session {
                 if self.shared.outbox.held_bytes() > UNTAKEN_BYTES_MAX {
                     return Err(FrameError::Limit("UNTAKEN_BYTES_MAX"));
                 }
-                self.shared.note_frame();
+                self.shared.note_frame(&frame.header);
                 if self.stall.is_due(self.shared.flights.given()) && is_command(frame) {
                     self.wait_for_flights()?;
                 }

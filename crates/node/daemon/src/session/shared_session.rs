@@ -10,9 +10,9 @@ use penstock_device as device;
 use penstock_link::{Body, LinkError, Outbox, Sender};
 use penstock_process::Lock;
 use penstock_quota::Resource;
-use penstock_wire::calls::to_client;
+use penstock_wire::calls::{to_client, to_worker};
 use penstock_wire::id::kind;
-use penstock_wire::{FrameError, I32, Id, Status, frame};
+use penstock_wire::{Call as _, FrameError, Header, I32, Id, Status, frame};
 use rustc_hash::FxHashMap;
 
 use super::allowance::{Allowance, Refused};
@@ -29,6 +29,7 @@ use super::peer::{PeerSetup, Peers};
 use super::rest::Probes;
 use super::transfer::Transfers;
 use crate::log::Throttle;
+use crate::usage::Tally;
 
 /// Time that the reason of a session's end has to reach the client.
 const FAULT_MAX: Duration = Duration::from_millis(200);
@@ -59,6 +60,8 @@ pub struct SharedSession {
     pub(super) probes: Probes,
     /// Number of frames that the client has sent.
     frames: AtomicU64,
+    /// Counts for the daemon.
+    tally: Option<Tally>,
     pub(super) headers: Arc<HeaderFolder>,
     /// Set if waiting at the limit of staged bytes may depend on a message from the client.
     pub(super) gated: AtomicBool,
@@ -74,6 +77,7 @@ impl SharedSession {
         output: Option<Arc<Output>>,
         allowance: Arc<Allowance>,
         compiler: Option<Arc<Compiler>>,
+        tally: Option<Tally>,
     ) -> Arc<Self> {
         let shared = Arc::new(Self {
             outbox: Arc::new(Outbox::new(sender)),
@@ -93,6 +97,7 @@ impl SharedSession {
             compiler,
             probes: Probes::default(),
             frames: AtomicU64::new(0),
+            tally,
             headers: Arc::default(),
             gated: AtomicBool::new(false),
             complaints: Throttle::default(),
@@ -157,8 +162,27 @@ impl SharedSession {
     }
 
     /// Notes a frame of the client. Only the session's thread does this.
-    pub(super) fn note_frame(&self) {
+    pub(super) fn note_frame(&self, header: &Header) {
         self.frames.store(self.frames() + 1, Ordering::Relaxed);
+        if let Some(tally) = &self.tally
+            && header.opcode.get() == to_worker::LaunchKernel::OPCODE
+        {
+            tally.launched();
+        }
+        self.note_moved(header.payload.get());
+    }
+
+    /// Notes that content has come, or goes away.
+    pub(super) fn note_moved(&self, bytes: u64) {
+        if let Some(tally) = self.tally.as_ref().filter(|_| bytes > 0) {
+            tally.moved(bytes);
+        }
+    }
+
+    /// Returns content as the body of a call, and counts it.
+    pub(super) fn content(&self, bytes: impl AsRef<[u8]> + Send + 'static) -> Body {
+        self.note_moved(bytes.as_ref().len() as u64);
+        Body::Shared(Box::new(bytes))
     }
 
     /// Returns a number that changes with each step of the session's commands and builds.

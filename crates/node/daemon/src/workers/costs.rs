@@ -12,7 +12,9 @@ impl Session {
         let possible = self.since.elapsed();
         let used = self.usage.iter().flat_map(|usage| usage.all(devices));
         let in_use = used.map(|(_, time)| time.min(possible)).collect();
-        Cost { cores: cores.map_err(|error| error.to_string()), in_use }
+        let done = self.usage.as_ref().map(|usage| usage.done().possible(possible));
+        let done = done.unwrap_or_default();
+        Cost { cores: cores.map_err(|error| error.to_string()), in_use, done }
     }
 }
 

@@ -56,6 +56,12 @@ pub(crate) struct Ended {
 }
 
 impl Workers {
+    /// Returns whether the processes of this group are a worker and what it has started.
+    pub(crate) fn has_group(&self, group: u32) -> bool {
+        let is_dying = |dying: &Dying| dying.child.id() == group;
+        self.table.contains_key(&group) || self.dying.iter().any(is_dying)
+    }
+
     /// Notes that a worker has ended, or has closed its control socket and is about to end.
     pub(crate) fn closed(&mut self, id: u32, now: Instant) {
         let Some(mut worker) = self.table.remove(&id) else { return };

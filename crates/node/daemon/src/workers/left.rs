@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use super::group::end_group;
 use super::{Worker, Workers};
 use crate::groups::Group;
+use crate::message::ToWorker;
 
 /// Time that a worker has to end after its client has left, or after it was told that its session
-/// is over a limit. It needs 300 ms (`END_MAX`), or longer
-/// on a busy host.
+/// is over a limit or that an administrator ends it. It needs 300 ms (`END_MAX`), or longer on a
+/// busy host.
 const LEFT_MAX: Duration = Duration::from_secs(5);
 
 /// The client of a worker.
@@ -63,6 +64,17 @@ impl Workers {
         {
             worker.client = Presence::Left(now);
         }
+    }
+
+    /// Has a worker end its session and tell its client why. Returns `false` if no worker with this
+    /// process id has got a client. One that is about to get its client could not tell it.
+    pub(crate) fn end_session(&mut self, id: u32, why: &str, now: Instant) -> bool {
+        let has_client = |it: &&mut Worker| !matches!(it.client, Presence::None);
+        let Some(worker) = self.table.get_mut(&id).filter(has_client) else { return false };
+        worker.over_since.get_or_insert(now);
+        // One that does not listen is killed in time.
+        _ = worker.control.send(&ToWorker::Over(why.to_owned()), None);
+        true
     }
 
     /// Kills the workers that have not ended in time after their clients have left, or at a limit,

@@ -11,9 +11,15 @@ use crate::quota::NewTerms;
 impl Workers {
     /// Returns the clients in line if no worker will ever serve them.
     pub(crate) fn give_up_line(&mut self) -> Vec<Accepted> {
-        if !self.is_hopeless() {
-            return Vec::new();
-        }
+        if self.is_hopeless() { self.empty_line() } else { Vec::new() }
+    }
+
+    /// Returns the clients in line if an administrator drains the daemon.
+    pub(crate) fn give_up_drained(&mut self) -> Vec<Accepted> {
+        if self.draining { self.empty_line() } else { Vec::new() }
+    }
+
+    fn empty_line(&mut self) -> Vec<Accepted> {
         std::iter::from_fn(|| self.line.next()).map(|waiting| waiting.client).collect()
     }
 

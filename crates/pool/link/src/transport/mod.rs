@@ -16,7 +16,7 @@ mod host_port;
 mod plain;
 pub(crate) mod region;
 pub(crate) mod rings;
-mod socket_file;
+pub(crate) mod socket_file;
 pub(crate) mod syscall;
 #[cfg(test)]
 mod tests;

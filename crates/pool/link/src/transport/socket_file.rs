@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -70,6 +70,55 @@ pub(super) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
         return Err(io::Error::last_os_error());
     }
     Ok(Credentials { uid: peer.uid, gid: peer.gid, pid: peer.pid })
+}
+
+/// Returns whether the process that connected has not been reaped, and is in this process's PID
+/// namespace. A process in a container, which has a namespace of its own, cannot signal processes
+/// outside. `false` also means that nobody knows.
+pub(crate) fn peer_is_in_own_namespace(fd: BorrowedFd<'_>) -> bool {
+    let Ok(Credentials { pid, .. }) = peer_credentials(fd) else { return false };
+    let about = match peer_descriptor(fd) {
+        Ok(peer) => fs::read_to_string(format!("/proc/self/fdinfo/{}", peer.as_raw_fd())),
+        // Linux before 6.5. If the peer has ended, this can be another process.
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+            fs::read_to_string(format!("/proc/{pid}/status"))
+        }
+        Err(error) => Err(error),
+    };
+    // `/proc` may be that of another namespace, whose numbers mean other processes.
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let has_own_proc = fs::read_to_string("/proc/self/status").is_ok_and(|it| has_only(&it, own));
+    has_own_proc && about.is_ok_and(|about| has_only(&about, pid))
+}
+
+/// Returns a descriptor of the process that connected. No later process gets the meaning of this
+/// descriptor, as one can get the number of a process.
+fn peer_descriptor(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut peer: libc::c_int = -1;
+    let mut size = libc::socklen_t::try_from(size_of_val(&peer)).unwrap_or_default();
+    // SAFETY: both pointers refer to locals; the kernel writes at most `size` bytes.
+    let code = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERPIDFD,
+            (&raw mut peer).cast(),
+            &raw mut size,
+        )
+    };
+    if code != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made the descriptor, and it belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(peer) })
+}
+
+/// Returns whether a process has this number and no others. It has one in its own PID namespace and
+/// one in each namespace around that, down from the namespace of `/proc`, which tells them.
+fn has_only(about: &str, pid: i32) -> bool {
+    let numbers = about.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let own = pid.to_string();
+    pid > 0 && numbers.is_some_and(|it| it.split_ascii_whitespace().eq([own.as_str()]))
 }
 
 /// File of a listener. Dropping this value removes the file.
@@ -141,4 +190,31 @@ fn is_stale(path: &Path) -> bool {
     is_socket
         && std::os::unix::net::UnixStream::connect(path)
             .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn this_process_is_in_its_own_namespace() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert!(peer_is_in_own_namespace(one.as_fd()));
+        let file = fs::File::open("/dev/null").unwrap();
+        assert!(!peer_is_in_own_namespace(file.as_fd()), "nobody knows");
+    }
+
+    #[test]
+    fn a_process_with_a_second_number_or_none_is_in_another_namespace() {
+        assert!(has_only("Pid:\t7\nNSpid:\t7\n", 7));
+        // In a container, of a reused number, reaped, unseen, and without the line.
+        for about in ["NSpid:\t7\t2\n", "NSpid:\t8\n", "NSpid:\t-1\n", "NSpid:\t0\n", "Pid:\t7\n"] {
+            for pid in [7, 0, -1] {
+                assert!(!has_only(about, pid), "{about:?} {pid}");
+            }
+        }
+    }
 }

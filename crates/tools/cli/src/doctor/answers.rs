@@ -62,7 +62,8 @@ fn state(answer: &Result<Value, LinkError>) -> String {
     let error = match answer {
         Ok(status) => {
             let version = status.get("version").and_then(Value::as_str).unwrap_or("unknown");
-            return format!("answers {version}");
+            let is_drained = status.get("draining").and_then(Value::as_bool) == Some(true);
+            return format!("{} {version}", if is_drained { "drained" } else { "answers" });
         }
         Err(error) => error,
     };

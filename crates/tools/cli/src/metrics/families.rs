@@ -32,11 +32,12 @@ struct Family {
 #[derive(Debug)]
 pub struct Families(Vec<Family>);
 
-const KNOWN: [(&str, MetricType, Option<Unit>, &str); 27] = [
+const KNOWN: [(&str, MetricType, Option<Unit>, &str); 30] = [
     ("penstock_node_up", Gauge, None, "Whether the daemon of the node answers."),
     ("penstock_node_info", Gauge, None, "Always 1; the labels tell of the node's daemon."),
     ("penstock_node_uptime", Gauge, Some(Seconds), "Time since the daemon started."),
     ("penstock_node_problem", Gauge, None, "Whether workers lack devices or do not start."),
+    ("penstock_node_draining", Gauge, None, "Whether an administrator drains the node."),
     (
         "penstock_confinement_level",
         Gauge,
@@ -64,6 +65,13 @@ const KNOWN: [(&str, MetricType, Option<Unit>, &str); 27] = [
         Counter,
         Some(Seconds),
         "Core time of the workers of all sessions, with what CPU devices computed in them.",
+    ),
+    ("penstock_launches", Counter, None, "Kernels that the clients have launched."),
+    (
+        "penstock_moved",
+        Counter,
+        Some(Bytes),
+        "Content that workers have received from clients and other workers, or sent there.",
     ),
     ("penstock_device_memory", Gauge, Some(Bytes), "Memory of the device."),
     (

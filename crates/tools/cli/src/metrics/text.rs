@@ -50,6 +50,8 @@ fn node_figures(families: &mut Families, node: &str, status: &Value) {
     families.put("penstock_node_uptime", node, &[], number(status, &["uptime_s"]));
     let is_there = |path: &[&str]| at(status, path).map(|it| f64::from(u8::from(!it.is_null())));
     families.put("penstock_node_problem", node, &[], is_there(&["problem"]));
+    let draining = status.get("draining").and_then(Value::as_bool);
+    families.put("penstock_node_draining", node, &[], draining.map(|it| f64::from(u8::from(it))));
     let level = at(status, &["confinement", "level"]).and_then(Value::as_str);
     let level = level.and_then(|level| level.parse::<Level>().ok());
     let rank = level.map(|level| f64::from(level as u8));
@@ -84,6 +86,8 @@ fn session_figures(families: &mut Families, node: &str, status: &Value) {
     for (reason, count) in entries(status, &["totals", "refused"]) {
         families.put("penstock_connections_refused", node, &[("reason", reason)], count);
     }
+    families.put("penstock_launches", node, &[], number(totals, &["launches"]));
+    families.put("penstock_moved", node, &[], number(totals, &["moved_bytes"]));
     families.put("penstock_core", node, &[], number(totals, &["core_seconds"]));
 }
 
@@ -157,6 +161,7 @@ mod tests {
     fn status() -> Value {
         json!({
             "host": "gpu01", "version": "0.1.0", "protocol": 5, "uptime_s": 61, "problem": null,
+            "draining": true,
             "simulated": false, "sessions": [{}, {}], "waiting_clients": 3, "spare_workers": 2,
             "starting_workers": 1, "devices": ["card \"A\\B\"", "new"],
             "device_memory_bytes": [1024, null],
@@ -167,6 +172,7 @@ mod tests {
                 "sessions": {
                     "sessions_begun": 7, "sessions_ended": { "orderly": 4, "unexpected": 1 },
                     "core_seconds": 1.5, "in_use_seconds": [2.25],
+                    "launches": 40, "moved_bytes": 4096,
                 },
                 "refused": { "key": 2, "full": 0 },
                 "joules": { "package-0": 10.5 },
@@ -199,6 +205,7 @@ mod tests {
             ),
             r#"penstock_node_uptime_seconds{node="unix:/a"} 61.0"#,
             r#"penstock_node_problem{node="unix:/a"} 0.0"#,
+            r#"penstock_node_draining{node="unix:/a"} 1.0"#,
             r#"penstock_confinement_level{node="unix:/a"} 3.0"#,
             r#"penstock_confinement_refusal{node="unix:/a"} 1.0"#,
             r#"penstock_limits_file_problem{node="unix:/a"} 0.0"#,
@@ -214,6 +221,8 @@ mod tests {
             r#"penstock_clients_waiting_limit{node="unix:/a"} 512.0"#,
             r#"penstock_workers{node="unix:/a",state="spare"} 2.0"#,
             r#"penstock_workers{node="unix:/a",state="starting"} 1.0"#,
+            r#"penstock_launches_total{node="unix:/a"} 40.0"#,
+            r#"penstock_moved_bytes_total{node="unix:/a"} 4096.0"#,
             r#"penstock_core_seconds_total{node="unix:/a"} 1.5"#,
             concat!(
                 r#"penstock_device_memory_bytes{node="unix:/a",device="0","#,
@@ -246,7 +255,7 @@ mod tests {
             assert!(text.contains(&format!("\n{name}{{")), "{name}\n{text}");
         }
         // A metric for each line above, and no other: unknown figures are absent.
-        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 31, "{text}");
+        assert_eq!(text.lines().filter(|line| !line.starts_with('#')).count(), 34, "{text}");
     }
 
     #[test]

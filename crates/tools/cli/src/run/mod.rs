@@ -58,7 +58,10 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
     let mpi = args.mpi.map(|name| mpi::find(name, program, &library)).transpose()?;
     let query = args.devices.as_deref().map(Query::parse).transpose().map_err(Failure::Query)?;
     let config = configured(args.nodes.as_deref())?;
-    let shared = share_logins(&config, program)?;
+    let shared = share_logins(&config)?;
+    if let Some(directory) = &shared {
+        program.env(variable::SSH_SHARED.name, directory.path());
+    }
     let wishes = Wishes {
         no_local: args.no_local,
         allow_missing: args.allow_missing,
@@ -113,19 +116,14 @@ fn guarded_directory() -> Result<PrivateDirectory, Failure> {
     Ok(directory)
 }
 
-/// Has this process and the program share their SSH connections, so that a node costs one login and
-/// a person types a password once. Their sockets lie in a directory whose guard ends the
-/// connections.
-fn share_logins(
-    config: &Config,
-    program: &mut Command,
-) -> Result<Option<PrivateDirectory>, Failure> {
+/// Has this process share its SSH connections, so that a node costs one login and a person types a
+/// password once. Their sockets lie in a directory whose guard ends the connections.
+pub fn share_logins(config: &Config) -> Result<Option<PrivateDirectory>, Failure> {
     if !config.nodes.iter().any(|node| node.address.logs_in()) {
         return Ok(None);
     }
     let directory = guarded_directory()?;
     penstock_link::share_ssh_in(directory.path());
-    program.env(variable::SSH_SHARED.name, directory.path());
     Ok(Some(directory))
 }
 

@@ -9,20 +9,21 @@ use penstock_client::{Claims, Surveyed, survey};
 use penstock_link::{Address, InstanceId, Keys, LinkError};
 use penstock_wire::describe::Survey;
 use penstock_wire::hello::Role;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Longest status of a daemon in bytes: twice that of 256 sessions of 1 KiB, with the limits of 512
 /// users, of 2 KiB each.
 const STATUS_BYTES_MAX: usize = 5 << 19;
 
-/// Asks a daemon for its status. The daemon has `patience` for the hello, and once more for its
-/// answer. Also returns which running daemon it is.
-pub fn ask(
+/// Asks a daemon for its status, or the part of it that a `T` has. The daemon has `patience` for
+/// the hello, and once more for its answer. Also returns which running daemon it is.
+pub fn ask<T: DeserializeOwned>(
     address: &Address,
     role: Role,
     keys: &Keys,
     patience: Duration,
-) -> Result<(Value, Option<InstanceId>), LinkError> {
+) -> Result<(T, Option<InstanceId>), LinkError> {
     let opened = penstock_link::open(address, role, None, keys, Instant::now() + patience)?;
     let (stream, deadline) = (opened.stream, Instant::now() + patience);
     let not_ours = || LinkError::NotPenstock { peer: address.to_string() };
@@ -112,7 +113,10 @@ pub fn probe_all(config: &Config, list: &[NodeAddress]) -> Vec<Probed> {
 }
 
 /// Asks the daemon of a node for its status, and which running daemon it is.
-pub fn ask_node(config: &Config, node: &NodeAddress) -> Answer {
+pub fn ask_node<T: DeserializeOwned>(
+    config: &Config,
+    node: &NodeAddress,
+) -> Result<(T, Option<InstanceId>), LinkError> {
     ask(&node.address, Role::Control, &keys_for(node, config)?, config.timeout)
 }
 

@@ -1,6 +1,7 @@
 //! The command `penstock` as a process. The tests are one program, because the building of a
 //! program takes longer than most of its tests.
 
+mod administer;
 mod common;
 mod cuda;
 mod daemon;
@@ -14,4 +15,5 @@ mod named;
 mod queries;
 mod run;
 mod surroundings;
+mod top;
 mod vm;

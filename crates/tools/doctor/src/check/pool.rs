@@ -73,6 +73,15 @@ pub const CHECKS: &[Check] = &[
         find: node_silent,
     },
     Check {
+        id: "node-drained",
+        topic: Pool,
+        severity: Note,
+        title: "A node of the pool is drained.",
+        why: "An administrator has told the node to take no new clients. Programs are started \
+              without its devices, or not at all if they name the node.",
+        find: node_drained,
+    },
+    Check {
         id: "node-key",
         topic: Pool,
         severity: Error,
@@ -183,6 +192,14 @@ fn node_silent(facts: &Facts) -> Vec<Seen> {
     })
 }
 
+fn node_drained(facts: &Facts) -> Vec<Seen> {
+    let repair = "wait, or ask the node's administrator (penstock drain --undo NODE)";
+    of_nodes(facts, repair, |address, answer| match answer {
+        NodeAnswer::Drained(_) => Some(format!("the node {address} takes no new clients")),
+        _ => None,
+    })
+}
+
 fn node_key(facts: &Facts) -> Vec<Seen> {
     let repair = "copy the key file of the node to this host, or the other way round";
     of_nodes(facts, repair, |address, answer| match answer {
@@ -201,7 +218,7 @@ fn node_protocol(facts: &Facts) -> Vec<Seen> {
 
 fn node_release(facts: &Facts) -> Vec<Seen> {
     let release = |answer: &NodeAnswer| match answer {
-        NodeAnswer::Answers(release) => Some(release.clone()),
+        NodeAnswer::Answers(release) | NodeAnswer::Drained(release) => Some(release.clone()),
         _ => None,
     };
     let mut releases: Vec<String> =

@@ -10,7 +10,8 @@ use crate::tree::{Answers, Node, NodeKind, Tree};
 /// * `pool.network`: `yes` if a node is reached over a network
 /// * `pool.problem`: why the configuration cannot be read
 /// * `pool.library`: `found` or `missing`
-/// * `pool.node`: the address of a node, then `answers`, `silent`, `key` or `version`, then details
+/// * `pool.node`: the address of a node, then `answers`, `drained`, `silent`, `key` or `version`,
+///   then details
 #[derive(Clone, Debug)]
 pub struct Pool {
     /// `pool.toml`, if it exists.
@@ -41,6 +42,8 @@ pub enum KeyState {
 pub enum NodeAnswer {
     /// The node runs this release.
     Answers(String),
+    /// The node runs this release, and takes no new clients.
+    Drained(String),
     Silent(String),
     /// The node has another key, or one of the sides has none.
     Key(String),
@@ -79,6 +82,7 @@ fn node_answer(text: &str) -> Option<(String, NodeAnswer)> {
     let details = details.to_owned();
     let answer = match word {
         "answers" => NodeAnswer::Answers(details),
+        "drained" => NodeAnswer::Drained(details),
         "silent" => NodeAnswer::Silent(details),
         "key" => NodeAnswer::Key(details),
         "version" => NodeAnswer::Version(details),

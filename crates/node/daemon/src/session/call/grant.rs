@@ -84,8 +84,12 @@ impl SharedSession {
         serve: &mut dyn FnMut(&Frame<'_>, &mut dyn Payload) -> Served,
     ) {
         let _own = OwnThread::begin();
+        let mut counted = |frame: &Frame<'_>, payload: &mut dyn Payload| {
+            self.note_moved(frame.header.payload.get());
+            serve(frame, payload)
+        };
         let error = loop {
-            if let Err(error) = receiver.receive(Patience::Forever, serve) {
+            if let Err(error) = receiver.receive(Patience::Forever, &mut counted) {
                 break error;
             }
         };
@@ -186,7 +190,7 @@ impl SharedSession {
         match content {
             Ok(content) => {
                 let body = SentContent { content, shared: self.clone(), event: claim.event };
-                outbox.post(&call, &[], Body::Shared(Box::new(body)));
+                outbox.post(&call, &[], self.content(body));
             }
             Err(status) => {
                 outbox.post(&call, &[], Body::None);

@@ -94,6 +94,7 @@ impl SharedSession {
         let error = loop {
             let received = receiver.receive(Patience::Forever, &mut |frame, payload| {
                 penstock_trial::delay(penstock_trial::Place::TransferArrives);
+                self.note_moved(frame.header.payload.get());
                 to_peer::dispatch(&mut from, frame, payload)
             });
             if let Err(error) = received {

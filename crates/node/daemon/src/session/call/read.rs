@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use penstock_device as device;
 use penstock_device::{HomeBytes, Staged, Times, Want};
-use penstock_link::Body;
 use penstock_process::{Guard, Lock};
 use penstock_trial::{Defect, planted};
 use penstock_wire::calls::{Attached, Serve, Served, to_client, to_worker};
@@ -186,7 +185,8 @@ impl Read<'_> {
             return false;
         }
         let call = to_client::ReadData { event: self.event.id(), offset: U64::ZERO };
-        self.shared.outbox.post_before(&call, &[], Body::Shared(Box::new(StagedBody(bytes))));
+        let body = self.shared.content(StagedBody(bytes));
+        self.shared.outbox.post_before(&call, &[], body);
         self.shared.end_event(self.event, Status::OK, Times::default());
         true
     }
@@ -291,7 +291,7 @@ fn send_in_place(body: HomeBody) {
     let sending = body.sending.clone();
     let (shared, event) = (&sending.shared, &sending.event);
     let call = to_client::ReadData { event: event.id(), offset: U64::ZERO };
-    shared.outbox.post(&call, &[], Body::Shared(Box::new(body)));
+    shared.outbox.post(&call, &[], shared.content(body));
     if sending.turn.get().is_none() {
         // Follows the bytes directly. Without times, the client need not know when they were sent.
         shared.tell_event(event, Status::OK, Times::default());
@@ -325,7 +325,7 @@ impl PieceGather {
         self.shared.launches.note_piece();
         if !status.is_error() {
             let call = to_client::ReadData { event: self.event.id(), offset: U64::new(offset) };
-            self.shared.outbox.post(&call, &[], Body::Shared(Box::new(StagedBody(bytes))));
+            self.shared.outbox.post(&call, &[], self.shared.content(StagedBody(bytes)));
         }
         let mut state = self.state.lock();
         let so_far = state.times.get_or_insert(times);

@@ -196,11 +196,11 @@ impl OutgoingTransfer {
         let status = content.as_ref().err().copied().unwrap_or(Status::OK);
         if let Ok(content) = content {
             let call = to_client::ReadData { event: self.event.id(), offset: U64::ZERO };
-            let body: Box<dyn AsRef<[u8]> + Send> = match content {
-                Content::Staged(bytes) => Box::new(StagedBody(bytes)),
-                Content::Home(bytes) => Box::new(bytes),
+            let body = match content {
+                Content::Staged(bytes) => shared.content(StagedBody(bytes)),
+                Content::Home(bytes) => shared.content(bytes),
             };
-            shared.outbox.post(&call, &[], Body::Shared(body));
+            shared.outbox.post(&call, &[], body);
         }
         shared.end_event(&self.event, status, times);
     }
@@ -245,9 +245,8 @@ impl OutgoingTransfer {
         match content {
             Ok(content) => {
                 let body = SentContent { content, shared: shared.clone(), event: self.event };
-                shared.peers.post(self.peer, move |outbox| {
-                    outbox.post(&call, &[], Body::Shared(Box::new(body)))
-                });
+                let body = shared.content(body);
+                shared.peers.post(self.peer, move |outbox| outbox.post(&call, &[], body));
             }
             Err(_) => {
                 shared.peers.post(self.peer, move |outbox| outbox.post(&call, &[], Body::None));

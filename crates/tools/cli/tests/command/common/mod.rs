@@ -65,6 +65,17 @@ impl Home {
 
     /// As [`Self::start_fake_node_with`], at this socket.
     pub fn start_fake_node_at(socket: PathBuf, devices: u32, delay: Duration) {
+        let status = r#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#;
+        Self::start_fake_node_saying(socket, devices, delay, || status.to_owned());
+    }
+
+    /// As [`Self::start_fake_node_at`], with what this returns as its status.
+    pub fn start_fake_node_saying(
+        socket: PathBuf,
+        devices: u32,
+        delay: Duration,
+        mut status: impl FnMut() -> String + Send + 'static,
+    ) {
         let listener = Listener::bind(&Address::unix(socket)).unwrap();
         thread::spawn(move || {
             while let Ok(stream) = listener.accept() {
@@ -74,9 +85,7 @@ impl Home {
                     continue;
                 };
                 let answer = match accepted.role {
-                    Role::Control => {
-                        br#"{"host":"fake","version":"0.0.0","uptime_s":61,"sessions":[]}"#.to_vec()
-                    }
+                    Role::Control => status().into_bytes(),
                     Role::Survey => frame::encode(&fake_survey(devices)),
                     other => panic!("{other:?} came to a node that only answers probes"),
                 };
