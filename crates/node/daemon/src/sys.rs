@@ -319,8 +319,8 @@ mod tests {
     fn memory_that_is_used_is_own_memory() {
         const BYTES: usize = 64 << 20;
         let used = std::hint::black_box(vec![1_u8; BYTES]);
-        // Beside other tests, which take and return memory.
-        assert!(own_memory().unwrap() >= BYTES as u64);
+        // Half of it, because the system may move some of it to the swap at once.
+        assert!(own_memory().unwrap() > BYTES as u64 / 2);
         drop(used);
     }
 }
