@@ -291,8 +291,12 @@ fn numbers(ids: &[String]) -> Option<Vec<u32>> {
 /// Returns the folder of this user's keys, from the variables of the process.
 pub fn keys_folder() -> Option<PathBuf> {
     let directory = |name| variable::value(name).map(PathBuf::from).filter(|it| it.is_absolute());
-    let base = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")))?;
-    Some(base.join("penstock"))
+    let config = || {
+        let base =
+            directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")))?;
+        Some(base.join("penstock"))
+    };
+    directory(variable::KEYS.name).or_else(config)
 }
 
 /// Keys of this side.

@@ -31,6 +31,9 @@ variables! {
         ENCRYPTION = "PENSTOCK_ENCRYPTION": Kind::Choice(&["never", "remote", "always"]),
             "entry `encryption`, else `remote`",
             "which TCP connections are encrypted: none, those that leave the host, or all";
+        KEYS = "PENSTOCK_KEYS": Kind::Path, "`~/.config/penstock`",
+            "the folder with the identity, the known nodes and the authorized clients of encrypted \
+             connections";
         TRUSTED_USERS = "PENSTOCK_TRUSTED_USERS": Kind::Text, "–",
             "numbers of users, separated by commas, whose daemons this user trusts on Unix \
              sockets, besides its own and root's";

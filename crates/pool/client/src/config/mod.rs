@@ -181,7 +181,7 @@ impl Config {
                 Some(value) => encryption(&value, &Where::Variable(ENCRYPTION_VARIABLE))?,
                 None => file.encryption,
             },
-            keys_folder: surroundings.config_directory(),
+            keys_folder: surroundings.keys_folder(),
             platforms: match text(surroundings, PLATFORMS_VARIABLE)? {
                 Some(value) => platforms(&value, &Where::Variable(PLATFORMS_VARIABLE))?,
                 None => file.platforms,

@@ -107,6 +107,11 @@ impl<'a> Surroundings<'a> {
         Some(base.join("penstock"))
     }
 
+    /// Returns the folder with the keys for encrypted links.
+    pub fn keys_folder(&self) -> Option<PathBuf> {
+        self.directory(variable::KEYS.name).or_else(|| self.config_directory())
+    }
+
     /// Returns the file that names the pool's nodes.
     pub fn pool_file(&self) -> Option<PathBuf> {
         Some(self.config_directory()?.join("pool.toml"))
