@@ -120,6 +120,12 @@ impl Launch {
         for (name, value) in relative_places(has_private) {
             command.env(name, value);
         }
+        // PoCL counts the host's processors, also those that this process may not use: under
+        // `taskset`, or in a step of Slurm.
+        if let Ok(mine) = rustix::thread::sched_getaffinity(None) {
+            let unset = POCL_THREADS.iter().filter(|name| variable::value(name).is_none());
+            command.envs(unset.map(|name| (name, mine.count().to_string())));
+        }
         let nodes = variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into());
         // PoCL 3.1 to 7.1 may end the process where it copies a kernel for each thread of a
         // work-group and has no loop over them, as it does for one or two threads (decision 62).
@@ -147,6 +153,9 @@ impl Launch {
         Ok((child, ours))
     }
 }
+
+/// Variables with the number of PoCL's threads: that of PoCL 5 and later, and the earlier one.
+const POCL_THREADS: [&str; 2] = ["POCL_CPU_MAX_CU_COUNT", "POCL_MAX_PTHREAD_COUNT"];
 
 /// Returns the most tasks of a worker's user.
 fn tasks_max(has_own_user: bool) -> u64 {
