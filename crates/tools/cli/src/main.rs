@@ -26,6 +26,7 @@ mod programs;
 mod run;
 mod serve;
 mod sim;
+mod slurm;
 mod status;
 mod table;
 mod trace;
@@ -76,6 +77,8 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Devices(args) => devices::devices(&args),
         Command::Discover(args) => discover::discover(&args),
         Command::Run(args) => run::run(&args),
+        Command::Slurm(args) => slurm::slurm(&args),
+        Command::SlurmNode(args) => slurm::node::node(&args),
         Command::Status(args) => status::status(&args),
         Command::Metrics(args) => metrics::metrics(&args),
         Command::Bench(args) => bench::bench(&args),

@@ -38,7 +38,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 pub struct PrivateDirectory {
     path: PathBuf,
     // Shared lock. The guard has it, too.
-    _hold: File,
+    hold: File,
 }
 
 impl PrivateDirectory {
@@ -50,19 +50,43 @@ impl PrivateDirectory {
 
     /// Like [`PrivateDirectory::create`], but the files in the directory lie in memory.
     pub fn create_in_memory(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let uid = rustix::process::getuid().as_raw();
-        let base = PathBuf::from(format!("/dev/shm/penstock-{uid}"));
+        let base = base_in_memory();
         make_private(&base, surroundings)?;
         Self::create_in(&base)
     }
 
-    fn create_in(base: &Path) -> Result<Self, Failure> {
-        sweep(base);
+    /// Returns the place of the directory in memory with this name.
+    pub fn in_memory(name: &str) -> PathBuf {
+        base_in_memory().join(name)
+    }
+
+    /// Creates the directory in memory with this name, or holds it together with another process of
+    /// the same run. Each of them calls [`PrivateDirectory::leave`].
+    pub fn join_in_memory(name: &str, surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        if !name.starts_with(NAME) || name.contains('/') {
+            let reason = "this is no name of a directory of a run".to_owned();
+            return Err(Failure::Argument { argument: name.to_owned(), reason });
+        }
+        let base = base_in_memory();
+        make_private(&base, surroundings)?;
+        sweep(&base);
+        let path = base.join(name);
+        make_private(&path, surroundings)?;
+        Self::hold(path)
+    }
+
+    /// Returns a new name for a directory of this process.
+    pub fn new_name() -> String {
         let mut random = [0; 4];
         // Not a secret. It only avoids the directory of an earlier process with the same number.
         _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let random = u32::from_ne_bytes(random);
-        let path = base.join(format!("{NAME}{}-{random:08x}", std::process::id()));
+        format!("{NAME}{}-{random:08x}", std::process::id())
+    }
+
+    fn create_in(base: &Path) -> Result<Self, Failure> {
+        sweep(base);
+        let path = base.join(Self::new_name());
         DirBuilder::new().mode(0o700).create(&path).map_err(Failure::file(&path, "make"))?;
         Self::hold(path)
     }
@@ -71,7 +95,7 @@ impl PrivateDirectory {
     pub fn hold(path: PathBuf) -> Result<Self, Failure> {
         let hold = File::open(&path).map_err(Failure::file(&path, "open"))?;
         hold.lock_shared().map_err(Failure::file(&path, "lock"))?;
-        Ok(Self { path, _hold: hold })
+        Ok(Self { path, hold })
     }
 
     pub fn path(&self) -> &Path {
@@ -84,6 +108,14 @@ impl PrivateDirectory {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(text.as_ref()))
             .map_err(Failure::file(&path, "write"))
+    }
+
+    /// Like [`PrivateDirectory::write`], but another process may have written the same before.
+    pub fn put(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+        let part = format!("{name}.{}", std::process::id());
+        self.write(&part, text)?;
+        let (part, path) = (self.path.join(part), self.path.join(name));
+        fs::rename(part, &path).map_err(Failure::file(&path, "write"))
     }
 
     /// Returns the file for the log of a daemon.
@@ -112,6 +144,14 @@ impl PrivateDirectory {
         fs::rename(kept, target)
     }
 
+    /// Removes the directory with all its contents, unless another process holds it.
+    pub fn leave(self) {
+        // If two processes try this at the same time, the kernel lets one of them have the lock.
+        if self.hold.try_lock().is_ok() {
+            self.remove();
+        }
+    }
+
     /// Removes the directory with all its contents.
     pub fn remove(self) {
         // There is nobody to tell, and the next run tries again.
@@ -136,6 +176,10 @@ fn base(surroundings: &Surroundings<'_>) -> Result<PathBuf, Failure> {
 fn bases(surroundings: &Surroundings<'_>) -> [PathBuf; 2] {
     let uid = rustix::process::getuid().as_raw();
     [surroundings.runtime_directory(), PathBuf::from(format!("/tmp/penstock-{uid}"))]
+}
+
+fn base_in_memory() -> PathBuf {
+    PathBuf::from(format!("/dev/shm/penstock-{}", rustix::process::getuid().as_raw()))
 }
 
 /// Returns whether this user can make files in the directory.
@@ -233,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_holds_is_swept() {
+    fn only_what_nobodyholds_is_swept() {
         let base = std::env::temp_dir().join(format!("penstock-sweep-{}", std::process::id()));
         // Left by a failed run with the same process id.
         _ = fs::remove_dir_all(&base);
