@@ -147,6 +147,7 @@ test-packages: setup build ## make the packages, install them in an empty Debian
 test-slurm: setup build ## jobs of Slurm on a cluster of namespaces on this host (some minutes, as root; installs Slurm, and starts no service)
 	@tools/setup.sh slurm
 	@PENSTOCK_BIN=$(BIN) tests/slurm/run.py --required
+	@PENSTOCK_BIN=$(BIN) tests/slurm/run.py --required --cgroups
 
 gpu-kit: setup build ## pack our programs and tests for a machine with an NVIDIA GPU, into target/gpu-kit (some minutes)
 	@tools/setup.sh cuda

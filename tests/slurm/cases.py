@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from cluster import BIN, CORES, DEVICES, NODE_LOST_S, WITH_DEVICES, Fault, seconds_since
+from cluster import BIN, HERE, ROOT, CORES, DEVICES, NODE_LOST_S, WITH_DEVICES, Fault, seconds_since
 from node import LOAD
 from patience import PATIENCE_S, wait_for
 from processes import parent_of
@@ -275,10 +275,32 @@ def a_daemon_that_cannot_start_is_told(cluster):
     job.must_end().must_say("the daemon of node ", "did not start", "status 125")
 
 
+def libwater_runs_under_srun(cluster):
+    """Each rank is a task, and drives the devices of its node."""
+    ran = []
+    program = cluster.folder / "listing1"
+    source = HERE.parent / "water/listing1.c"
+    include = ROOT / "crates/faces/water/include"
+    for mpi, how in {"openmpi": "pmix", "mpich": "pmi2"}.items():
+        if not (shutil.which(f"mpicc.{mpi}") and (BIN / f"libwtr_mpi_{mpi}.so").exists()):
+            continue
+        options = ["-std=c11", "-D_GNU_SOURCE", f"-I{include}", f"-L{BIN}"]
+        subprocess.run(["cc", *options, "-o", program, source, "-lwater"], check=True)
+        shutil.copy(source.with_name("kernel.cl"), cluster.folder)
+        (cluster.folder / "ranks.conf").write_text(f"0 {program} 2\n1 {BIN}/wtrd\n")
+        for ranks in (f"{program} 2", "--multi-prog ranks.conf"):
+            script = f"LD_LIBRARY_PATH={BIN} srun --mpi={how} --cpu-bind=none {ranks}"
+            cluster.submit(script, *TWO).must_end().must_say(" 0 of 1048576 bytes wrong")
+        ran.append(mpi)
+    if not ran:
+        raise Skipped("no library of libWater for an MPI: make build")
+    return ", ".join(ran)
+
+
 def another_user_than_root_has_a_pool(cluster):
     user = pwd.getpwnam("nobody")
     can = ["setpriv", f"--reuid={user.pw_uid}", "--clear-groups", "test", "-x", BIN / "penstock"]
-    if subprocess.run(can).returncode:
+    if subprocess.run(can, check=False).returncode:
         raise Skipped(f"{user.pw_name} cannot read {BIN}")
     home = cluster.folder / "nobody"
     home.mkdir()
@@ -333,6 +355,7 @@ CASES = [
     salloc_starts_the_program_on_the_first_node,
     ranks_on_all_nodes_see_the_same_pool,
     a_daemon_that_cannot_start_is_told,
+    libwater_runs_under_srun,
     another_user_than_root_has_a_pool,
     fifty_jobs_leave_nothing,
 ]

@@ -2,7 +2,8 @@
 
 Nothing of the host's own Slurm is read or changed: the test has its own configuration, key and
 folders. All processes are in one PID namespace, so they end with its first process. Each node has a
-host name, an address and a /dev/shm of its own, so its daemons are as far apart as on real hosts.
+host name, an address, a /tmp and a /dev/shm of its own, so its daemons are as far apart as on real
+hosts.
 """
 
 import contextlib
@@ -30,6 +31,8 @@ KILL_WAIT_S = 5
 # Cores of each node. Slurm may give a job one of them.
 CORES = 2
 NODES = {"n1": "10.99.0.1", "n2": "10.99.0.2", "n3": "10.99.0.3"}
+# Control groups of version 1, which need no systemd.
+CGROUPS = Path("/sys/fs/cgroup")
 # It has two devices, which only Slurm knows.
 WITH_DEVICES = "n3"
 DEVICES = 2
@@ -50,8 +53,8 @@ StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool-%n
 SlurmctldLogFile={folder}/ctld.log
 SlurmdLogFile={folder}/%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/affinity
+ProctrackType=proctrack/{tracking}
+TaskPlugin={tasks}
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1
 SelectType=select/cons_tres
@@ -78,9 +81,16 @@ def missing():
     return None if os.geteuid() == 0 else "namespaces for the nodes need root"
 
 
+def has_cgroups():
+    return all((CGROUPS / name / "tasks").exists() for name in ("freezer", "cpuset"))
+
+
 class Cluster:
-    def __init__(self, folder):
-        self.folder, self.slurmd = Path(folder), {}
+    """With `cgroups`, Slurm finds the processes of a job by control groups, which also confine them
+    to the cores of the job. Otherwise it looks for children, and binds them to the cores."""
+
+    def __init__(self, folder, cgroups=False):
+        self.folder, self.slurmd, self.cgroups = Path(folder), {}, cgroups
         self.folder.chmod(0o755)
         for name in ("state", "home", "run", "out"):
             (self.folder / name).mkdir(mode=0o700)
@@ -101,6 +111,13 @@ class Cluster:
         script = "hostname head; sleep infinity & while :; do wait; done"
         words = ["--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         self.process = subprocess.Popen(["unshare", *words, "bash", "-c", script], env=self.env)
+        try:
+            self.start_all()
+        except BaseException:
+            self.close()
+            raise
+
+    def start_all(self):
         wait_for(lambda: self.first() and self.inside("hostname").stdout == f"{HEAD}\n", "no head")
         self.start_head()
         for name in NODES:
@@ -122,7 +139,12 @@ class Cluster:
                 kill_wait=KILL_WAIT_S,
                 node_lost=NODE_LOST_S,
                 nodes=nodes,
+                tracking="cgroup" if self.cgroups else "linuxproc",
+                tasks="task/affinity,task/cgroup" if self.cgroups else "task/affinity",
             )
+        )
+        (self.folder / "cgroup.conf").write_text(
+            f"CgroupPlugin=cgroup/v1\nCgroupMountpoint={CGROUPS}\nConstrainCores=yes\n"
         )
         for number in range(DEVICES):
             # Slurm sets CUDA_VISIBLE_DEVICES for device files only. These are like /dev/null.
@@ -165,7 +187,7 @@ class Cluster:
             f"hostname {name}; touch {ready}; until [ -e {go} ]; do sleep 0.02; done;"
             f"ip link set lo up; ip link set eth-{name} name eth0;"
             f"ip addr add {NODES[name]}/24 dev eth0; ip link set eth0 up;"
-            f"mount -t tmpfs tmpfs /dev/shm; exec {SLURMD} -D -N {name}"
+            f"mount -t tmpfs tmpfs /dev/shm; mount -t tmpfs tmpfs /tmp; exec {SLURMD} -D -N {name}"
         )
         node = self.start("unshare", "--net", "--uts", "--mount", "sh", "-c", script)
         wait_for(ready.exists, f"no namespaces for {name}")
@@ -257,6 +279,7 @@ class Cluster:
             memory = Path(f"/proc/{pid}/root/dev/shm")
             found += [f"{name}:{path.relative_to(memory)}" for path in memory.rglob("*/*")]
             found += [f"{name}:{path.name}" for path in memory.iterdir() if not path.is_dir()]
+            found += [f"{name}:{path}" for path in Path(f"/proc/{pid}/root/tmp").glob("penstock*")]
         return found + [str(path) for path in (self.folder / "run").rglob("*/*")]
 
     def must_be_left_alone(self):
@@ -267,8 +290,16 @@ class Cluster:
         )
 
     def close(self):
+        first = self.first()
         self.process.kill()
         self.process.wait()
+        wait_for(lambda: not is_alive(int(first or 0)), "the cluster does not end")
+        # Slurm leaves the groups of its nodes.
+        for name in NODES if self.cgroups else ():
+            for group in CGROUPS.glob(f"*/slurm_{name}"):
+                for path, _, _ in os.walk(group, topdown=False):
+                    with contextlib.suppress(OSError):
+                        os.rmdir(path)
 
 
 class Job:

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Runs jobs of Slurm on a cluster of the test: a head and three nodes in namespaces of this host.
 
-    tests/slurm/run.py [--required] [PART OF A NAME...]
+    tests/slurm/run.py [--required] [--cgroups] [PART OF A NAME...]
 
-Prints one line per case; the last line counts them. Needs root and Debian's slurmctld, slurmd,
+With --cgroups, Slurm uses control groups, as most clusters do, which this host must have in
+version 1. Prints one line per case; the last line counts them. Needs root and Debian's slurmctld, slurmd,
 slurm-client, munge and iproute2 (tools/setup.sh slurm), and starts no service. Without them the
 cases are skipped, or fail with --required.
 """
@@ -12,7 +13,7 @@ import shutil
 import sys
 import tempfile
 
-from cluster import BIN, Cluster, missing
+from cluster import BIN, Cluster, has_cgroups, missing
 
 from cases import CASES
 from node import build_load
@@ -23,43 +24,49 @@ from tally import Skipped, Tally
 LIMIT_S = 10 * PATIENCE_S
 
 
-def perform(count, cluster, act):
-    with count.case(f"slurm/{act.__name__.replace('_', ' ')}", LIMIT_S) as case:
+def perform(count, cluster, cgroups, act, name):
+    """Performs a case. Returns the cluster, which a failed case ends: what it leaves must not fail
+    the others."""
+    with count.case(name, LIMIT_S) as case:
+        # Paths of sockets are short, and each node has a /tmp of its own.
+        cluster = cluster or Cluster(tempfile.mkdtemp(prefix="ps.", dir="/var/tmp"), cgroups)
         case.note = act(cluster) or ""
         cluster.must_be_left_alone()
-    return case
+    return end(cluster) if case.failed else cluster
 
 
 def main():
     if not (BIN / "penstock").exists():
         sys.exit(f"no penstock in {BIN}: run `make build` first")
-    words = [word for word in sys.argv[1:] if word != "--required"]
+    options = [word for word in sys.argv[1:] if word.startswith("--")]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
+    cgroups = "--cgroups" in options
     wanted = chosen(CASES, words, lambda act: act.__name__)
+    prefix = "slurm/cgroups/" if cgroups else "slurm/"
+    names = {act: prefix + act.__name__.replace("_", " ") for act in wanted}
     count = Tally("slurm")
     count.plan(len(wanted))
-    if lacks := missing():
-        for act in wanted:
-            with count.case(f"slurm/{act.__name__.replace('_', ' ')}"):
-                assert "--required" not in sys.argv, lacks
+    lacks = missing()
+    if not lacks and cgroups and not has_cgroups():
+        lacks, options = "no control groups of version 1", []
+    if lacks:
+        for name in names.values():
+            with count.case(name):
+                assert "--required" not in options, lacks
                 raise Skipped(lacks)
         return count.end()
     build_load()
-    # Paths of sockets are short.
-    folder, cluster = tempfile.mkdtemp(prefix="ps.", dir="/tmp"), None
-    try:
-        cluster = Cluster(folder)
-        for act in wanted:
-            if perform(count, cluster, act).failed:
-                # What one case leaves must not fail the others.
-                cluster.close()
-                shutil.rmtree(folder, ignore_errors=True)
-                folder = tempfile.mkdtemp(prefix="ps.", dir="/tmp")
-                cluster = Cluster(folder)
-    finally:
-        if cluster:
-            cluster.close()
-        shutil.rmtree(folder, ignore_errors=True)
+    cluster = None
+    for act, name in names.items():
+        cluster = perform(count, cluster, cgroups, act, name)
+    end(cluster)
     return count.end()
+
+
+def end(cluster):
+    if cluster:
+        cluster.close()
+        shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
 sys.exit(main())

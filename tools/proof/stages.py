@@ -287,7 +287,7 @@ STAGES = [
     Stage(
         "slurm",
         "jobs of Slurm have the devices of their nodes, and leave nothing",
-        {ALL: [runner("tests/slurm/run.py")]},
+        {ALL: [runner("tests/slurm/run.py"), runner("tests/slurm/run.py --cgroups")]},
     ),
     Stage("containers", "programs in containers", {TEST: [runner("tests/containers/run.sh")]}),
     Stage("lint", "the sources keep the rules", {TEST: lint()}),
