@@ -4,9 +4,9 @@
     tests/slurm/run.py [--required] [--cgroups] [PART OF A NAME...]
 
 With --cgroups, Slurm uses control groups, as most clusters do, which this host must have in
-version 1. Prints one line per case; the last line counts them. Needs root and Debian's slurmctld, slurmd,
-slurm-client, munge and iproute2 (tools/setup.sh slurm), and starts no service. Without them the
-cases are skipped, or fail with --required.
+version 1. Prints one line per case; the last line counts them. Needs root and Debian's slurmctld,
+slurmd, slurm-client, munge and iproute2 (tools/setup.sh slurm), and starts no service. Without them
+the cases are skipped, or fail with --required.
 """
 
 import shutil
