@@ -46,6 +46,9 @@ variables! {
              on both hosts";
         SSH_SHARED = "PENSTOCK_SSH_SHARED": Kind::Path, "–",
             "set by `penstock run`: the directory of the SSH connections that its program shares";
+        SLURM_DIRECTORY = "PENSTOCK_SLURM_DIRECTORY": Kind::Text, "–",
+            "set by `penstock slurm` for what it starts on a node: the name of the directory of \
+             the job";
         DEVICES = "PENSTOCK_DEVICES": Kind::Text, "–",
             "a query that selects and orders the devices that a program sees";
         PLATFORMS = "PENSTOCK_PLATFORMS": Kind::Choice(&["pool", "node"]),

@@ -344,6 +344,33 @@ mod tests {
     }
 
     #[test]
+    fn the_last_one_that_leaves_a_common_directory_removes_it() {
+        let surroundings = Surroundings::of_process();
+        let name = PrivateDirectory::new_name();
+        let join = || PrivateDirectory::join_in_memory(&name, &surroundings).unwrap();
+        let (one, other) = (join(), join());
+        let path = one.path().to_path_buf();
+        assert_eq!(path, PrivateDirectory::in_memory(&name));
+        one.put("key", "same").unwrap();
+        other.put("key", "same").unwrap();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+        let about = fs::metadata(path.join("key")).unwrap();
+        assert_eq!((about.len(), about.mode() & 0o777), (4, 0o600));
+        one.leave();
+        assert!(path.exists());
+        other.leave();
+        // While another test starts a process, the new process holds every open file until its
+        // `exec`.
+        penstock_trial::wait_for("the removal by the last one", || {
+            path.exists().then(|| join().leave());
+            !path.exists()
+        });
+        for name in ["other", "run-1/../x"] {
+            assert!(PrivateDirectory::join_in_memory(name, &surroundings).is_err(), "{name}");
+        }
+    }
+
+    #[test]
     fn it_is_private_and_goes_away() {
         let runtime = std::env::temp_dir().join(format!("penstock-private-{}", std::process::id()));
         fs::create_dir_all(&runtime).unwrap();

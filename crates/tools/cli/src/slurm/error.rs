@@ -22,8 +22,10 @@ pub enum SlurmError {
     List { source: ConfigError },
     #[error("--het-group: the job has no component {number}: it has {count}, counted from 0")]
     NoComponent { number: u32, count: usize },
-    #[error("srun, which starts the daemons, failed: {0}")]
+    #[error("cannot start srun, which starts the daemons: {0}")]
     Srun(io::Error),
+    #[error("cannot start or watch the processes of a job: {0}")]
+    Process(io::Error),
     #[error(
         "srun has ended before all daemons were ready ({how}); its messages on standard error say \
          why"

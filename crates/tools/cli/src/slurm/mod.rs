@@ -49,7 +49,7 @@ pub fn slurm(args: &SlurmArgs) -> Result<ExitCode, Failure> {
     let job = Job::read(variable::text, &args.het_group)?;
     let Some(here) = &job.here else { return Err(move_to_first_node(&job)) };
     // Before there is any thread, and until the daemons have ended.
-    let held = Held::hold().map_err(SlurmError::Srun)?;
+    let held = Held::hold().map_err(SlurmError::Process)?;
     let name = PrivateDirectory::new_name();
     let mut steps = Steps::start(&job, &name, &held)?;
     let muster = steps.muster(&job, &held)?;
@@ -70,7 +70,7 @@ pub fn slurm(args: &SlurmArgs) -> Result<ExitCode, Failure> {
 fn move_to_first_node(job: &Job) -> Failure {
     let program = match std::env::current_exe() {
         Ok(program) => program,
-        Err(error) => return SlurmError::Srun(error).into(),
+        Err(error) => return SlurmError::Process(error).into(),
     };
     let has_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
     let mut command = Command::new("srun");
@@ -87,7 +87,7 @@ fn run(
     nodes: &str,
     held: &Held,
 ) -> Result<ExitStatus, Failure> {
-    let program = std::env::current_exe().map_err(SlurmError::Srun)?;
+    let program = std::env::current_exe().map_err(SlurmError::Process)?;
     let mut command = Command::new(&program);
     command.args(job::run_words(args, std::process::id(), directory));
     command.env(NODES_VARIABLE, nodes).env(KEY_VARIABLE, directory.join(KEY_FILE));
@@ -96,15 +96,16 @@ fn run(
     let failed = |source| Failure::Execute { program: PathBuf::from(&program), source };
     let mut child = command.spawn().map_err(failed)?;
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| SlurmError::Srun(io::ErrorKind::InvalidData.into()))?;
-    let process = pidfd_open(pid, PidfdFlags::empty()).map_err(|it| SlurmError::Srun(it.into()))?;
+    let pid = pid.ok_or_else(|| SlurmError::Process(io::ErrorKind::InvalidData.into()))?;
+    let process =
+        pidfd_open(pid, PidfdFlags::empty()).map_err(|it| SlurmError::Process(it.into()))?;
     loop {
         let mut files = [PollFd::new(held, PollFlags::IN), PollFd::new(&process, PollFlags::IN)];
         match poll(&mut files, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(SlurmError::Srun(error.into()).into()),
+            Err(error) => return Err(SlurmError::Process(error.into()).into()),
         }
-        if let Some(status) = child.try_wait().map_err(SlurmError::Srun)? {
+        if let Some(status) = child.try_wait().map_err(SlurmError::Process)? {
             return Ok(status);
         }
         held.pass_on(child.id());

@@ -2,8 +2,9 @@
 //!
 //! It makes the directory of the job on this node, runs the daemon, says where it listens, and
 //! waits for the end of its standard input or for a signal. Then it ends the daemon and removes the
-//! directory. Slurm sends it SIGTERM when the job ends, and kills what is left only after
-//! `KillWait` (30 s by default).
+//! directory. Slurm sends SIGTERM when the job ends, and kills what is left after `KillWait` (30 s
+//! by default). If `srun` is killed, Slurm kills the guard at once. In each case it then runs
+//! [`remove`].
 
 use std::io::{BufRead as _, Read as _};
 use std::net::{IpAddr, ToSocketAddrs as _, UdpSocket};
@@ -31,12 +32,16 @@ const KEY_LINE_BYTES_MAX: u64 = 80;
 const NO_PORT: u16 = 9;
 
 pub fn node(args: &NodeArgs) -> Result<ExitCode, Failure> {
-    let held = Held::hold().map_err(SlurmError::Srun)?;
+    let held = Held::hold().map_err(SlurmError::Process)?;
     let name = variable::text("SLURMD_NODENAME").unwrap_or_default();
-    let key = read_key().map_err(SlurmError::Srun)?;
-    let directory = PrivateDirectory::join_in_memory(&args.directory, &Surroundings::of_process())?;
+    let key = read_key().map_err(SlurmError::Process)?;
+    let joined = PrivateDirectory::join_in_memory(&args.directory, &Surroundings::of_process());
+    let directory = match joined {
+        Ok(directory) => directory,
+        Err(failure) => return Ok(refuse(&name, &failure)),
+    };
     if key.is_empty() {
-        // The command has ended already, or wants only the directory to be removed.
+        // The command has ended already.
         directory.leave();
         return Ok(ExitCode::SUCCESS);
     }
@@ -50,14 +55,25 @@ pub fn node(args: &NodeArgs) -> Result<ExitCode, Failure> {
             }
             ExitCode::SUCCESS
         }
-        Err(failure) => {
-            _ = table::print(&muster::failed(&name, &failure.to_string()));
-            ExitCode::FAILURE
-        }
+        Err(failure) => refuse(&name, failure),
     };
     drop(daemon);
     directory.leave();
     Ok(code)
+}
+
+/// Removes what a guard that was killed has left in the directory with this name. The epilog of the
+/// guard's task.
+pub fn remove(name: &str) -> Result<ExitCode, Failure> {
+    PrivateDirectory::join_in_memory(name, &Surroundings::of_process())?.leave();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says why this node cannot be used.
+fn refuse(name: &str, failure: &Failure) -> ExitCode {
+    // Without a reader nobody wants to know it.
+    _ = table::print(&muster::failed(name, &failure.to_string()));
+    ExitCode::FAILURE
 }
 
 /// Reads the key, which `penstock slurm` has sent.

@@ -3,6 +3,7 @@
 //! The key goes to all nodes through the standard input of `srun`, and the end of this input ends
 //! the daemons. So they end with this process, whatever ends it.
 
+use std::ffi::OsString;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use penstock_link::Key;
 use penstock_process::signals::Held;
+use penstock_process::variable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
@@ -38,8 +40,6 @@ pub struct Steps(Vec<Step>);
 struct Step {
     srun: Child,
     answers: ChildStdout,
-    /// Has Slurm remove the directory on each node if the step was killed.
-    removal: Command,
 }
 
 impl Steps {
@@ -49,16 +49,14 @@ impl Steps {
         let key = Key::random()?;
         let mut steps = Self(Vec::new());
         for component in &job.components {
-            let mut command = step(job, component, directory).map_err(SlurmError::Srun)?;
+            let mut command = step(job, component, directory).map_err(SlurmError::Process)?;
             held.hand_on(&mut command);
             let mut srun = command.spawn().map_err(SlurmError::Srun)?;
             let pipes = srun.stdin.as_mut().zip(srun.stdout.take());
             let Some((input, answers)) = pipes else { continue };
             // The pipe has room for it. If `srun` has ended, its answers say so.
             _ = input.write_all(key.as_bytes());
-            let mut removal = step(job, component, directory).map_err(SlurmError::Srun)?;
-            removal.stdin(Stdio::null());
-            steps.0.push(Step { srun, answers, removal });
+            steps.0.push(Step { srun, answers });
         }
         Ok(steps)
     }
@@ -69,7 +67,7 @@ impl Steps {
         let deadline = Instant::now() + READY_MAX;
         while !muster.missing().is_empty() {
             let left = deadline.saturating_duration_since(Instant::now());
-            let ready = self.wait(held, left).map_err(SlurmError::Srun)?;
+            let ready = self.wait(held, left).map_err(SlurmError::Process)?;
             if let Some(signal) = held.take() {
                 return Err(SlurmError::Signal(signal));
             }
@@ -80,9 +78,9 @@ impl Steps {
             for place in ready {
                 let Some(step) = self.0.get_mut(place) else { continue };
                 let mut piece = [0; 1 << 10];
-                match step.answers.read(&mut piece).map_err(SlurmError::Srun)? {
+                match step.answers.read(&mut piece).map_err(SlurmError::Process)? {
                     0 => {
-                        let how = step.srun.wait().map_err(SlurmError::Srun)?;
+                        let how = step.srun.wait().map_err(SlurmError::Process)?;
                         return Err(SlurmError::Ended { how });
                     }
                     length => muster.hear(place, piece.get(..length).unwrap_or_default())?,
@@ -113,18 +111,14 @@ impl Drop for Steps {
         for step in &mut self.0 {
             drop(step.srun.stdin.take());
         }
-        for Step { srun, removal, .. } in &mut self.0 {
-            if !end(srun) {
-                // Nodes that have failed cannot do it.
-                _ = removal.spawn().map(|mut srun| end(&mut srun));
-            }
+        for step in &mut self.0 {
+            end(&mut step.srun);
         }
     }
 }
 
-/// Waits for the end of an `srun`, for a limited time. Returns whether its step has ended by
-/// itself.
-fn end(srun: &mut Child) -> bool {
+/// Waits for the end of an `srun`, for a limited time.
+fn end(srun: &mut Child) {
     // The child has not been waited for, so no other process can have its id.
     let pid = i32::try_from(srun.id()).ok().and_then(Pid::from_raw);
     let ends_within = |max| {
@@ -138,12 +132,17 @@ fn end(srun: &mut Child) -> bool {
             _ = srun.kill();
         }
     }
-    srun.wait().is_ok_and(|status| status.success())
+    _ = srun.wait();
 }
 
 fn step(job: &Job, component: &Component, directory: &str) -> io::Result<Command> {
+    let program = std::env::current_exe()?;
     let mut command = Command::new("srun");
-    command.args(job.for_daemons(component)).arg(std::env::current_exe()?);
+    // Slurm runs it after each task, also one that was killed, and gives it no arguments.
+    let mut epilog = OsString::from("--task-epilog=");
+    epilog.push(&program);
+    command.env(variable::SLURM_DIRECTORY.name, directory).arg(epilog);
+    command.args(job.for_daemons(component)).arg(program);
     command.args(["slurm-node", "--directory", directory, "--component"]);
     command.arg(component.number.to_string());
     if component.serves {
