@@ -108,8 +108,16 @@ impl<'a> Surroundings<'a> {
     }
 
     /// Returns the folder with the keys for encrypted links.
-    pub fn keys_folder(&self) -> Option<PathBuf> {
-        self.directory(variable::KEYS.name).or_else(|| self.config_directory())
+    ///
+    /// # Errors
+    /// Returns the path in the variable if the path is relative. With other keys than the user
+    /// means, a node would be taken for a new one.
+    pub fn keys_folder(&self) -> Result<Option<PathBuf>, PathBuf> {
+        match self.variable(variable::KEYS.name).filter(|value| !value.is_empty()) {
+            None => Ok(self.config_directory()),
+            Some(value) if Path::new(&value).is_absolute() => Ok(Some(value.into())),
+            Some(value) => Err(value.into()),
+        }
     }
 
     /// Returns the file that names the pool's nodes.
