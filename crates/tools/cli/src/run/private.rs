@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -25,6 +25,9 @@ const LOGS_MAX: usize = 8;
 
 /// Name of the socket of a daemon that serves one run.
 pub const SOCKET_NAME: &str = "node.sock";
+
+/// File system whose files lie in memory.
+const MEMORY: &str = "/dev/shm";
 
 /// Longest base path. The path of a Unix socket has at most 107 bytes. Below the base follow
 /// `/run-1234567-89abcdef/node.sock`, 31 bytes, and more for 64-bit process ids.
@@ -179,7 +182,7 @@ fn bases(surroundings: &Surroundings<'_>) -> [PathBuf; 2] {
 }
 
 fn base_in_memory() -> PathBuf {
-    PathBuf::from(format!("/dev/shm/penstock-{}", rustix::process::getuid().as_raw()))
+    Path::new(MEMORY).join(format!("penstock-{}", rustix::process::getuid().as_raw()))
 }
 
 /// Returns whether this user can make files in the directory.
@@ -201,11 +204,22 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
     if surroundings.is_private(path) {
         return Ok(());
     }
-    Err(Failure::Argument {
-        argument: path.display().to_string(),
-        reason: "others can write to this directory; remove it, or set XDG_RUNTIME_DIR to one of your own"
-            .into(),
-    })
+    let owner = fs::symlink_metadata(path).map_err(Failure::file(path, "read"))?.uid();
+    let reason = not_private(owner, path.starts_with(MEMORY));
+    Err(Failure::Argument { argument: path.display().to_string(), reason })
+}
+
+/// Returns why a directory with this owner cannot be used, and what helps.
+fn not_private(owner: u32, is_in_memory: bool) -> String {
+    let is_mine = owner == rustix::process::getuid().as_raw();
+    let (what, remover) = if is_mine {
+        ("others can write to this directory".to_owned(), "remove it")
+    } else {
+        (format!("user {owner} has made this directory"), "have that user or root remove it")
+    };
+    // No variable names another place in memory.
+    let other = if is_in_memory { "" } else { ", or set XDG_RUNTIME_DIR to one of your own" };
+    format!("{what}; {remover}{other}")
 }
 
 /// Returns the sockets of the daemons that runs of this user have started for themselves, each with
@@ -272,12 +286,10 @@ fn sweep(base: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
 
     #[test]
-    fn only_what_nobodyholds_is_swept() {
+    fn only_what_nobody_holds_is_swept() {
         let base = std::env::temp_dir().join(format!("penstock-sweep-{}", std::process::id()));
         // Left by a failed run with the same process id.
         _ = fs::remove_dir_all(&base);
@@ -303,6 +315,16 @@ mod tests {
             !held.exists()
         });
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn the_message_about_a_directory_names_its_owner_and_what_helps() {
+        let other = rustix::process::getuid().as_raw() + 7;
+        let said = not_private(other, true);
+        assert!(said.contains(&format!("user {other} ")) && !said.contains("XDG"), "{said}");
+        assert!(not_private(other, false).contains("XDG_RUNTIME_DIR"));
+        let said = not_private(other - 7, true);
+        assert!(said.contains("others can write") && said.ends_with("; remove it"), "{said}");
     }
 
     #[test]
