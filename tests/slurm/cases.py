@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 from cluster import BIN, HERE, ROOT, CORES, DEVICES, NODE_LOST_S, WITH_DEVICES, Fault, seconds_since
 from node import LOAD
@@ -35,9 +36,7 @@ def start_long(cluster, script=f"{RUN} {LONG}", *options):
     """Submits a job on two nodes, and waits until its program computes on both."""
     job = cluster.submit(script, *(options or TWO))
     job.wait_said("busy")
-    daemons = cluster.of_penstock(" serve ")
-    if len(daemons) != 2:
-        raise Fault(f"there are not two daemons: {daemons}")
+    cluster.daemons(2)
     return job
 
 
@@ -206,20 +205,45 @@ def cores_of_the_job_bound_the_device(cluster):
 
 
 def devices_of_the_job_reach_its_daemon(cluster):
-    for options in (("--gres=gpu:1",), ("--gpus-per-task=1", "--ntasks=2")):
-        script = f"{RUN} bash -c 'echo busy; until [ -e over ]; do sleep 0.05; done'"
-        job = cluster.submit(script, f"--nodelist={WITH_DEVICES}", "--nodes=1", *options)
-        job.wait_said("busy")
-        [daemon] = cluster.of_penstock(" serve ")
-        workers = cluster.of_penstock("worker")
-        expected = ",".join(map(str, range(1 if len(options) == 1 else DEVICES)))
-        for pid in (daemon, *workers):
-            around = (cluster.folder / f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            if f"CUDA_VISIBLE_DEVICES={expected}".encode() not in around:
-                raise Fault(f"{options}: {[it for it in around if b'VISIBLE' in it]}")
-        (cluster.folder / "over").touch()
-        job.must_end()
-        (cluster.folder / "over").unlink()
+    all_of_them = ",".join(map(str, range(DEVICES)))
+    for options, expected in {
+        ("--gres=gpu:1",): "0",
+        ("--gpus-per-task=1", f"--ntasks={DEVICES}"): all_of_them,
+    }.items():
+        words = (f"--nodelist={WITH_DEVICES}", "--nodes=1", *options)
+        the_daemons_see(cluster, "", {WITH_DEVICES: expected}, *words)
+
+
+def devices_of_a_component_reach_its_daemon(cluster):
+    """A node without devices offers none, also if the command's node has some."""
+    with_devices = f"--nodes=1 --nodelist={WITH_DEVICES}"
+    by_task = f"{with_devices} --ntasks={DEVICES} --gpus-per-task=1"
+    all_of_them = ",".join(map(str, range(DEVICES)))
+    for first, second, expected in (
+        ("--nodes=1 --nodelist=n1", by_task, {"n1": None, WITH_DEVICES: all_of_them}),
+        (by_task, "--nodes=1 --nodelist=n1", {"n1": "", WITH_DEVICES: all_of_them}),
+        (f"{with_devices} --gres=gpu:1", "--nodes=1 --nodelist=n1", {"n1": "", WITH_DEVICES: "0"}),
+    ):
+        lines = f"#SBATCH {first}\n#SBATCH hetjob\n#SBATCH {second}\n"
+        the_daemons_see(cluster, lines, expected)
+
+
+def the_daemons_see(cluster, lines, expected, *options):
+    """Checks CUDA_VISIBLE_DEVICES of the daemons and workers on these nodes. None: it is unset. It
+    does not hide devices of the pool from the program."""
+    script = "echo sees ${CUDA_VISIBLE_DEVICES-all}; until [ -e over ]; do sleep 0.05; done"
+    job = cluster.submit(f"{lines}{RUN} bash -c '{script}'", *options)
+    job.wait_said("sees all")
+    pids = [*cluster.daemons(len(expected)), *cluster.of_penstock("worker")]
+    for name, value in expected.items():
+        for pid in filter(lambda pid, name=name: cluster.on(name, pid), pids):
+            around = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            found = [it.decode() for it in around if it.startswith(b"CUDA_VISIBLE_DEVICES=")]
+            if found != ([] if value is None else [f"CUDA_VISIBLE_DEVICES={value}"]):
+                raise Fault(f"{lines}{options}: {cluster.of_penstock()[pid]} has {found}")
+    (cluster.folder / "over").touch()
+    job.must_end()
+    (cluster.folder / "over").unlink()
 
 
 def nobody_else_sees_the_key(cluster):
@@ -351,6 +375,7 @@ CASES = [
     a_heterogeneous_job,
     cores_of_the_job_bound_the_device,
     devices_of_the_job_reach_its_daemon,
+    devices_of_a_component_reach_its_daemon,
     nobody_else_sees_the_key,
     salloc_starts_the_program_on_the_first_node,
     ranks_on_all_nodes_see_the_same_pool,

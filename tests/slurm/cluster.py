@@ -7,6 +7,7 @@ hosts.
 """
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
@@ -81,6 +82,22 @@ def missing():
     return None if os.geteuid() == 0 else "namespaces for the nodes need root"
 
 
+def sweep(places):
+    """Removes the folders of clusters that have ended while their runner was killed. A folder that
+    no process holds, and in which a cluster was configured, belongs to none any more."""
+    for folder in places:
+        if not (folder / "slurm.conf").exists() or folder.stat().st_uid != os.geteuid():
+            continue
+        hold = os.open(folder, os.O_RDONLY)
+        try:
+            fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(folder)
+        except BlockingIOError:
+            pass
+        finally:
+            os.close(hold)
+
+
 def has_cgroups():
     return all((CGROUPS / name / "tasks").exists() for name in ("freezer", "cpuset"))
 
@@ -92,6 +109,9 @@ class Cluster:
     def __init__(self, folder, cgroups=False):
         self.folder, self.slurmd, self.cgroups = Path(folder), {}, cgroups
         self.folder.chmod(0o755)
+        # What runs in the namespaces holds the folder, too.
+        self.hold = os.open(self.folder, os.O_RDONLY)
+        fcntl.flock(self.hold, fcntl.LOCK_EX)
         for name in ("state", "home", "run", "out"):
             (self.folder / name).mkdir(mode=0o700)
         self.env = {
@@ -110,7 +130,8 @@ class Cluster:
         # bash waits for the orphans of the namespace.
         script = "hostname head; sleep infinity & while :; do wait; done"
         words = ["--net", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
-        self.process = subprocess.Popen(["unshare", *words, "bash", "-c", script], env=self.env)
+        command = ["unshare", *words, "bash", "-c", script]
+        self.process = subprocess.Popen(command, env=self.env, pass_fds=[self.hold])
         try:
             self.start_all()
         except BaseException:
@@ -263,6 +284,18 @@ class Cluster:
             and all(part in words for part in parts)
         }
 
+    def daemons(self, count):
+        """Waits until so many daemons run, and returns their process numbers. A daemon has another
+        command line between its start and its `exec`."""
+        found = []
+
+        def are_there():
+            found[:] = self.of_penstock(" serve ")
+            return len(found) == count
+
+        wait_for(are_there, lambda: f"there are not {count} daemons: {self.of_penstock()}")
+        return found
+
     def on(self, name, pid):
         """Whether a process runs on a node."""
         with contextlib.suppress(OSError):
@@ -300,6 +333,8 @@ class Cluster:
                 for path, _, _ in os.walk(group, topdown=False):
                     with contextlib.suppress(OSError):
                         os.rmdir(path)
+        shutil.rmtree(self.folder)
+        os.close(self.hold)
 
 
 class Job:

@@ -9,11 +9,11 @@ slurmd, slurm-client, munge and iproute2 (tools/setup.sh slurm), and starts no s
 the cases are skipped, or fail with --required.
 """
 
-import shutil
 import sys
 import tempfile
+from pathlib import Path
 
-from cluster import BIN, Cluster, has_cgroups, missing
+from cluster import BIN, Cluster, has_cgroups, missing, sweep
 
 from cases import CASES
 from node import build_load
@@ -22,6 +22,8 @@ from tally import Skipped, Tally
 
 # A case waits for several jobs, and Slurm looks for what is late twice a minute.
 LIMIT_S = 10 * PATIENCE_S
+# Where the folders of clusters are.
+PLACE, PREFIX = Path("/var/tmp"), "ps."
 
 
 def perform(count, cluster, cgroups, act, name):
@@ -29,7 +31,7 @@ def perform(count, cluster, cgroups, act, name):
     the others."""
     with count.case(name, LIMIT_S) as case:
         # Paths of sockets are short, and each node has a /tmp of its own.
-        cluster = cluster or Cluster(tempfile.mkdtemp(prefix="ps.", dir="/var/tmp"), cgroups)
+        cluster = cluster or Cluster(tempfile.mkdtemp(prefix=PREFIX, dir=PLACE), cgroups)
         case.note = act(cluster) or ""
         cluster.must_be_left_alone()
     return end(cluster) if case.failed else cluster
@@ -55,6 +57,7 @@ def main():
                 assert "--required" not in options, lacks
                 raise Skipped(lacks)
         return count.end()
+    sweep(PLACE.glob(f"{PREFIX}*"))
     build_load()
     cluster = None
     for act, name in names.items():
@@ -66,7 +69,6 @@ def main():
 def end(cluster):
     if cluster:
         cluster.close()
-        shutil.rmtree(cluster.folder, ignore_errors=True)
 
 
 sys.exit(main())

@@ -22,6 +22,13 @@ pub enum SlurmError {
     List { source: ConfigError },
     #[error("--het-group: the job has no component {number}: it has {count}, counted from 0")]
     NoComponent { number: u32, count: usize },
+    #[error("the variable {name} of this heterogeneous job is missing or is not understood")]
+    Unreadable { name: String },
+    #[error(
+        "the job asks for GPUs by task, and Slurm does not say that each node of component \
+         {component} has the same number of them; ask for them by node: --gpus-per-node"
+    )]
+    Gpus { component: u32 },
     #[error("cannot start srun, which starts the daemons: {0}")]
     Srun(io::Error),
     #[error("cannot start or watch the processes of a job: {0}")]

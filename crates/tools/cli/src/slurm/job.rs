@@ -12,7 +12,7 @@ pub const KEY_FILE: &str = "key";
 
 /// Variables by which the options of a job become options of each `srun`. A daemon is one task for
 /// each node with all that the job has there, whatever the job's own tasks get.
-pub const NOT_FOR_SRUN: [&str; 27] = [
+pub const NOT_FOR_SRUN: [&str; 30] = [
     "SLURM_CPU_BIND",
     "SLURM_CPUS_PER_GPU",
     "SLURM_CPUS_PER_TASK",
@@ -36,10 +36,23 @@ pub const NOT_FOR_SRUN: [&str; 27] = [
     "SLURM_SPREAD_JOB",
     "SLURM_STDINMODE",
     "SLURM_STDOUTMODE",
+    "SLURM_STEP_GRES",
     "SLURM_THREADS_PER_CORE",
+    "SLURM_TIMELIMIT",
+    "SLURM_TRES_BIND",
     "SLURM_TRES_PER_TASK",
     "SLURM_WHOLE",
     "SRUN_CPUS_PER_TASK",
+];
+
+/// Variables by which Slurm tells a task its devices. Slurm sets them only on nodes on which the
+/// step has devices, and elsewhere a task would get those of the first node.
+pub const DEVICES_OF_A_NODE: [&str; 5] = [
+    "CUDA_VISIBLE_DEVICES",
+    "GPU_DEVICE_ORDINAL",
+    "HIP_VISIBLE_DEVICES",
+    "ROCR_VISIBLE_DEVICES",
+    "ZE_AFFINITY_MASK",
 ];
 
 /// The job in which a process runs.
@@ -51,9 +64,6 @@ pub struct Job {
     /// Name of the node on which the process runs. `None` for a host outside the job, on which
     /// `salloc` has started the process.
     pub here: Option<String>,
-    /// Number of GPUs that a step must ask for on each node. By default a step gets all devices of
-    /// its job on a node, but only those of one task if the job asks for GPUs by task.
-    gpus: Option<u32>,
 }
 
 /// Component of a job.
@@ -64,6 +74,9 @@ pub struct Component {
     pub nodes: Vec<String>,
     /// Whether its nodes offer their devices.
     pub serves: bool,
+    /// Number of GPUs that a step must ask for on each node. By default a step gets all devices of
+    /// its job on a node, but only those of one task if the job asks for GPUs by task.
+    gpus: Option<u32>,
 }
 
 impl Job {
@@ -79,26 +92,32 @@ impl Job {
         if number("SLURM_STEP_NUM_TASKS").is_some_and(|tasks| tasks > 1) {
             return Err(SlurmError::ManyTasks);
         }
-        let size = number("SLURM_HET_SIZE");
-        let lists = match size {
-            None => vec![whole],
-            Some(size) => (0..size)
-                .map_while(|at| list(&format!("SLURM_JOB_NODELIST_HET_GROUP_{at}")))
-                .collect(),
-        };
-        let component = |(number, list): (u32, String)| {
-            let nodes = expand(&list).map_err(|source| SlurmError::List { source })?;
+        let is_heterogeneous = variable("SLURM_HET_SIZE").is_some();
+        let size = if is_heterogeneous { number("SLURM_HET_SIZE") } else { Some(1) };
+        let size = size.filter(|size| *size > 0);
+        let size = size.ok_or_else(|| SlurmError::Unreadable { name: "SLURM_HET_SIZE".into() })?;
+        let component = |number: u32| {
+            let nodes = if is_heterogeneous {
+                let name = format!("SLURM_JOB_NODELIST_HET_GROUP_{number}");
+                &list(&name).ok_or(SlurmError::Unreadable { name })?
+            } else {
+                &whole
+            };
+            let nodes = expand(nodes).map_err(|source| SlurmError::List { source })?;
             let serves = serving.is_empty() || serving.contains(&number);
-            Ok(Component { number, nodes, serves })
+            let gpus =
+                if serves { gpus(&variable, is_heterogeneous.then_some(number))? } else { None };
+            Ok(Component { number, nodes, serves, gpus })
         };
-        let components: Vec<_> = (0..).zip(lists).map(component).collect::<Result<_, _>>()?;
+        let components: Vec<_> = (0..size).map(component).collect::<Result<_, _>>()?;
         let unknown = serving.iter().find(|it| !components.iter().any(|its| its.number == **it));
         if let Some(&number) = unknown {
             return Err(SlurmError::NoComponent { number, count: components.len() });
         }
-        let here = variable("SLURMD_NODENAME").filter(|name| !name.is_empty());
-        let gpus = variable("SLURM_GPUS_PER_TASK").and_then(|_| number("SLURM_GPUS_ON_NODE"));
-        Ok(Self { components, is_heterogeneous: size.is_some(), here, gpus })
+        // A node of another job may have started `salloc`.
+        let is_ours = |name: &String| components.iter().any(|it| it.nodes.contains(name));
+        let here = variable("SLURMD_NODENAME").filter(is_ours);
+        Ok(Self { components, is_heterogeneous, here })
     }
 
     /// Returns the arguments of the `srun` that starts one process on each node of a component.
@@ -124,7 +143,7 @@ impl Job {
         .into();
         words.extend([format!("--nodes={count}"), format!("--ntasks={count}")]);
         words.extend(self.group(component.number));
-        words.extend(self.gpus.map(|gpus| format!("--gpus-per-node={gpus}")));
+        words.extend(component.gpus.map(|gpus| format!("--gpus-per-node={gpus}")));
         words
     }
 
@@ -138,6 +157,39 @@ impl Job {
     fn group(&self, number: u32) -> Option<String> {
         self.is_heterogeneous.then(|| format!("--het-group={number}"))
     }
+}
+
+/// Returns the number of GPUs on each node of a component, if the job asks for GPUs by task.
+/// `group` is the number of the component of a heterogeneous job. Slurm tells the number of GPUs
+/// only for the node of this process, so it is computed for the nodes of such a component.
+fn gpus(
+    variable: impl Fn(&str) -> Option<String>,
+    group: Option<u32>,
+) -> Result<Option<u32>, SlurmError> {
+    let find = |name: &str| match group {
+        None => variable(name),
+        Some(group) => variable(&format!("{name}_HET_GROUP_{group}")),
+    };
+    let Some(by_task) = find("SLURM_GPUS_PER_TASK") else { return Ok(None) };
+    let count = match group {
+        None => variable("SLURM_GPUS_ON_NODE").and_then(|text| text.parse().ok()),
+        Some(_) => find("SLURM_TASKS_PER_NODE")
+            .and_then(|tasks| gpus_of_task(&by_task)?.checked_mul(equal_tasks(&tasks)?)),
+    };
+    count.map(Some).ok_or(SlurmError::Gpus { component: group.unwrap_or(0) })
+}
+
+/// Reads a number of GPUs, such as `2`, `a100:2` or `a100:1,v100:1`.
+fn gpus_of_task(text: &str) -> Option<u32> {
+    let of_kind = |kind: &str| kind.rsplit(':').next()?.parse::<u32>().ok();
+    text.split(',').try_fold(0u32, |sum, kind| sum.checked_add(of_kind(kind)?))
+}
+
+/// Reads numbers of tasks on nodes, such as `2(x3),1`. Returns `None` if they are not the same.
+fn equal_tasks(text: &str) -> Option<u32> {
+    let of_nodes = |part: &str| part.split('(').next()?.parse::<u32>().ok();
+    let first = of_nodes(text)?;
+    text.split(',').all(|part| of_nodes(part) == Some(first)).then_some(first)
 }
 
 /// Returns the name of a daemon's socket in the directory of the job. Two components may have the
@@ -202,6 +254,38 @@ mod tests {
     }
 
     #[test]
+    fn gpus_of_all_tasks_of_a_component_are_asked_for() {
+        let gpus = |by_task: &str, tasks: &str| {
+            let named = [
+                ("SLURM_GPUS_PER_TASK_HET_GROUP_1", by_task),
+                ("SLURM_TASKS_PER_NODE_HET_GROUP_1", tasks),
+                // Those of the node of component 0.
+                ("SLURM_GPUS_ON_NODE", "9"),
+            ];
+            read(&[&HET[..], &named].concat(), &[]).map(|job| {
+                assert_eq!(job.components[0].gpus, None);
+                job.components[1].gpus
+            })
+        };
+        for (by_task, tasks, count) in
+            [("1", "2", 2), ("a100:2", "3(x4)", 6), ("a:1,b:2", "2(x2),2", 6), ("2", "1(x3),1", 2)]
+        {
+            assert_eq!(gpus(by_task, tasks).unwrap(), Some(count), "{by_task} {tasks}");
+        }
+        for (by_task, tasks) in
+            [("1", "2(x3),1"), ("1", "2,"), ("", "2"), ("a100", "2"), ("4000000000", "2")]
+        {
+            let said = gpus(by_task, tasks).unwrap_err().to_string();
+            assert!(said.contains("component 1") && said.contains("--gpus-per-node"), "{said}");
+        }
+        let unknown = [("SLURM_GPUS_PER_TASK_HET_GROUP_0", "1")];
+        assert!(read(&[&HET[..], &unknown].concat(), &[0]).is_err());
+        assert!(read(&[&HET[..], &unknown].concat(), &[1]).is_ok());
+        let outside = [("SLURM_JOB_NODELIST", "a"), ("SLURM_GPUS_PER_TASK", "1")];
+        assert!(read(&outside, &[]).is_err());
+    }
+
+    #[test]
     fn gpus_of_all_tasks_are_asked_for() {
         let gpus = |variables: &[(&str, &str)]| {
             let all = [&[("SLURM_JOB_NODELIST", "a"), ("SLURM_GPUS_ON_NODE", "4")], variables];
@@ -221,5 +305,24 @@ mod tests {
         assert!(said(&tasks, &[]).contains("penstock slurm -- srun"));
         assert!(said(&[("SLURM_JOB_NODELIST", "a[1")], &[]).contains("SLURM_JOB_NODELIST"));
         assert!(said(&HET, &[2]).contains("no component 2"));
+        for (name, value) in [
+            ("SLURM_HET_SIZE", "two"),
+            ("SLURM_HET_SIZE", "0"),
+            ("SLURM_JOB_NODELIST_HET_GROUP_1", " "),
+            ("SLURM_JOB_NODELIST_HET_GROUP_1", ""),
+        ] {
+            assert!(said(&[&[(name, value)], &HET[..]].concat(), &[]).contains(name), "{name}");
+        }
+        assert!(said(&HET[..3], &[]).contains("SLURM_JOB_NODELIST_HET_GROUP_1"));
+    }
+
+    #[test]
+    fn a_node_of_another_job_is_not_here() {
+        let here = |name| {
+            let variables = [("SLURM_JOB_NODELIST", "n[1-2]"), ("SLURMD_NODENAME", name)];
+            read(&variables, &[]).unwrap().here
+        };
+        assert_eq!(here("n2").as_deref(), Some("n2"));
+        assert_eq!((here("n3"), here("")), (None, None));
     }
 }

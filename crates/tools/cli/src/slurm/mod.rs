@@ -92,6 +92,8 @@ fn run(
     command.args(job::run_words(args, std::process::id(), directory));
     command.env(NODES_VARIABLE, nodes).env(KEY_VARIABLE, directory.join(KEY_FILE));
     command.env(variable::KEYS.name, directory);
+    // Slurm means the devices of this node, and a CUDA program would take them for the pool's.
+    command.env_remove(variable::CUDA_VISIBLE_DEVICES.name);
     held.hand_on(&mut command);
     let failed = |source| Failure::Execute { program: PathBuf::from(&program), source };
     let mut child = command.spawn().map_err(failed)?;

@@ -17,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::error::SlurmError;
-use super::job::{Component, Job, NOT_FOR_SRUN};
+use super::job::{Component, DEVICES_OF_A_NODE, Job, NOT_FOR_SRUN};
 use super::muster::Muster;
 use crate::embedded::wait_until_ready;
 use crate::failure::Failure;
@@ -150,6 +150,10 @@ fn step(job: &Job, component: &Component, directory: &str) -> io::Result<Command
     }
     for name in NOT_FOR_SRUN {
         command.env_remove(name);
+    }
+    // Without a value, a node may offer devices of other jobs.
+    for name in DEVICES_OF_A_NODE.iter().filter(|name| variable::value(name).is_some()) {
+        command.env(name, "");
     }
     // Any directory may be missing on another node.
     command.current_dir(Path::new("/"));
