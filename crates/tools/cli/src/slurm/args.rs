@@ -22,8 +22,8 @@ on its node: the devices of --gres (CUDA_VISIBLE_DEVICES) and the cores. PENSTOC
 
 The end:
 The daemons end with the program, with the job (scancel, time limit, failure of a node), and with \
-this command, also by kill -9, which ends the program, too. This command returns when they have \
-ended.
+this command, also by kill -9. That also ends the process that this command has started, but not \
+the children of that process. This command returns when the daemons have ended.
 
 Heterogeneous jobs:
 The program runs in component 0. All components offer their devices, or those that --het-group \
