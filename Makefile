@@ -100,7 +100,7 @@ test: ## the proof of correctness: installs, builds, runs; the last line counts 
 
 test-all: ## `make test` and all that takes long: random campaigns, fuzzing, each attack at each level (hours)
 	@echo "all lanes: about three hours on two cores"
-	@tools/setup.sh programs package
+	@tools/setup.sh programs package slurm
 	@tools/lammps.sh
 	@tools/test.sh --lane all
 
@@ -143,6 +143,11 @@ wheel: build ## a wheel with the command, the libraries and the Python package o
 test-packages: setup build ## make the packages, install them in an empty Debian and an empty environment, and use them (some minutes, as root)
 	@tools/setup.sh package
 	@PENSTOCK_BIN=$(BIN) tools/test.sh --only packages --lane all
+
+test-slurm: setup build ## jobs of Slurm on a cluster of namespaces on this host (some minutes, as root; installs Slurm, and starts no service)
+	@tools/setup.sh slurm
+	@PENSTOCK_BIN=$(BIN) tests/slurm/run.py --required
+	@PENSTOCK_BIN=$(BIN) tests/slurm/run.py --required --cgroups
 
 gpu-kit: setup build ## pack our programs and tests for a machine with an NVIDIA GPU, into target/gpu-kit (some minutes)
 	@tools/setup.sh cuda
@@ -233,4 +238,4 @@ uninstall: ## remove from PREFIX what `make install` copied there
 clean: ## remove what was built; .venv and .cache stay
 	@rm -rf $(CARGO_TARGET_DIR)
 
-.PHONY: deb wheel test-packages test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims simulation tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean
+.PHONY: deb wheel test-packages test-slurm test-suites bench-water bench-cuda bench-comm bench-ggas gpu-kit bench-share bench-share-guests study-md cuda shims simulation tested help setup setup-build setup-lint setup-demo build rust programs demo test test-all perf test-ucx test-programs bench faults guest-faults fuzz format lint check planted install uninstall clean

@@ -70,6 +70,9 @@ _penstock() {
             penstock,sim)
                 cmd="penstock__subcmd__sim"
                 ;;
+            penstock,slurm)
+                cmd="penstock__subcmd__slurm"
+                ;;
             penstock,status)
                 cmd="penstock__subcmd__status"
                 ;;
@@ -116,7 +119,7 @@ _penstock() {
 
     case "${cmd}" in
         penstock)
-            opts="-h -V --help --version serve bridge devices discover run status top kill drain metrics bench check demo sim energy key trace config container doctor vm completions"
+            opts="-h -V --help --version serve bridge devices discover run slurm status top kill drain metrics bench check demo sim energy key trace config container doctor vm completions"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -540,7 +543,7 @@ _penstock() {
             return 0
             ;;
         penstock__subcmd__run)
-            opts="-h --nodes --devices --no-local --allow-missing --wait --mpi --summary --help"
+            opts="-h --nodes --devices --no-local --allow-missing --wait --mpi --summary --in --bound-to --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -563,6 +566,14 @@ _penstock() {
                     return 0
                     ;;
                 --summary)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --in)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bound-to)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -651,6 +662,36 @@ _penstock() {
                     return 0
                     ;;
                 --option)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        penstock__subcmd__slurm)
+            opts="-h --het-group --devices --mpi --summary --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --het-group)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --devices)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --mpi)
+                    COMPREPLY=($(compgen -W "auto openmpi mpich" -- "${cur}"))
+                    return 0
+                    ;;
+                --summary)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -31,6 +31,7 @@ complete -c penstock -n "__fish_penstock_needs_command" -f -a "bridge" -d 'Conne
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "devices" -d 'List the devices of the pool, as `penstock run` shows them to a program'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "discover" -d 'List the daemons that announce themselves on the local network'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "run" -d 'Run an OpenCL or CUDA program on the pool'
+complete -c penstock -n "__fish_penstock_needs_command" -f -a "slurm" -d 'Run a program in a job of Slurm, on the devices of all nodes of the job'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "status" -d 'Show the state of the daemons of the pool, and what each client costs'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "top" -d 'Show nodes, devices and clients of the pool anew each second, and end sessions'
 complete -c penstock -n "__fish_penstock_needs_command" -f -a "kill" -d 'End a session of a node; its client gets an error'
@@ -79,9 +80,18 @@ complete -c penstock -n "__fish_penstock_using_subcommand run" -l mpi -d 'Let th
 openmpi\t''
 mpich\t''"
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l summary -d 'Summarise the run on standard error when the program ends, or add JSON to FILE' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l in -d 'Existing directory with an entry for the ICD loader, which another process removes' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand run" -l bound-to -d 'Id of the parent. The program ends with it' -r
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l no-local -d 'Start no daemon for the devices of this host'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -l allow-missing -d 'Do without named nodes that do not answer, as long as one of them does'
 complete -c penstock -n "__fish_penstock_using_subcommand run" -s h -l help -d 'Print help'
+complete -c penstock -n "__fish_penstock_using_subcommand slurm" -l het-group -d 'Components of a heterogeneous job whose nodes offer their devices [default: all]' -r
+complete -c penstock -n "__fish_penstock_using_subcommand slurm" -l devices -d 'Show the program only the devices that this query selects; overrides PENSTOCK_DEVICES' -r
+complete -c penstock -n "__fish_penstock_using_subcommand slurm" -l mpi -d 'Let the program pass CUDA device memory to MPI' -r -f -a "auto\t''
+openmpi\t''
+mpich\t''"
+complete -c penstock -n "__fish_penstock_using_subcommand slurm" -l summary -d 'Summarise the run on standard error when the program ends, or add JSON to FILE' -r -F
+complete -c penstock -n "__fish_penstock_using_subcommand slurm" -s h -l help -d 'Print help'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l nodes -d 'Nodes to ask, instead of the configured ones' -r
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l json -d 'Write the status as JSON'
 complete -c penstock -n "__fish_penstock_using_subcommand status" -l limits -d 'Show what each user holds against the limits, who set each limit, and how it is enforced'

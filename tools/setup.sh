@@ -2,7 +2,7 @@
 # Installs what is missing to build and test Penstock on Debian 12 (or a relative of it).
 #
 #   tools/setup.sh [build] [lint] [demo] [test] [cuda] [programs] [openmm] [guest] [lammps] [ucx]
-#                  [suites] [package]
+#                  [suites] [package] [slurm]
 #
 #   build     C compiler, OpenCL headers and loader; the Rust of rust-toolchain.toml through rustup, if
 #             cargo is missing or old
@@ -20,6 +20,7 @@
 #   ucx       UCX, for builds with it: `make test-ucx`
 #   suites    tests of numba-cuda and CuPy, and CUB and Thrust: `make test-suites`
 #   package   what makes and tests packages: `make deb`, `make wheel`, `make test-packages`
+#   slurm     Slurm, munge and what makes network namespaces: `make test-slurm`
 #
 # Without a group, installs build and test.
 #
@@ -56,8 +57,10 @@ packages_of() {
         lammps) echo cmake g++ libfftw3-dev libjpeg-dev libpng-dev dpkg-dev xz-utils libopenmpi-dev openmpi-bin ;;
         ucx) echo libucx0 libucx-dev ;;
         suites) packages_of cuda ;;
+        # The test starts all daemons itself. No service is needed.
+        slurm) echo slurmctld slurmd slurm-client munge iproute2 util-linux ;;
         package) echo debhelper lintian mmdebstrap pkg-config python3 python3-venv gcc ;;
-        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx, suites, package)" >&2; exit 2 ;;
+        *) echo "setup: no such group: $1 (build, lint, demo, test, cuda, programs, openmm, guest, lammps, ucx, suites, package, slurm)" >&2; exit 2 ;;
     esac
 }
 

@@ -283,6 +283,11 @@ STAGES = [
         "packages install, run programs, and leave nothing",
         {ALL: [runner(".venv/bin/python tests/packaging/packages.py")]},
     ),
+    Stage(
+        "slurm",
+        "jobs of Slurm have the devices of their nodes, and leave nothing",
+        {ALL: [runner("tests/slurm/run.py"), runner("tests/slurm/run.py --cgroups")]},
+    ),
     Stage("containers", "programs in containers", {TEST: [runner("tests/containers/run.sh")]}),
     Stage("lint", "the sources keep the rules", {TEST: lint()}),
     Stage("fuzz", "no input makes a decoder fail", {ALL: [runner("tools/fuzz.sh --short 30")]}),

@@ -61,9 +61,9 @@ pub const KEPT: &[(&str, &str)] = &[
     ("UBSAN_*", "builds for tests"),
 ];
 
-/// Variables that workers never get, although [`KEPT`] has their names: where the pool's key is,
-/// and what only clients read.
-pub const NEVER: &[&str] = &["PENSTOCK_KEY", "PENSTOCK_TRUSTED_USERS"];
+/// Variables that workers never get, although [`KEPT`] has their names: where keys are, and what
+/// only clients read.
+pub const NEVER: &[&str] = &["PENSTOCK_KEY", "PENSTOCK_KEYS", "PENSTOCK_TRUSTED_USERS"];
 
 /// Ends of names of secrets, such as `NVIDIA_API_KEY`. No driver reads a variable with such a name.
 const SECRET_ENDS: [&str; 5] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS"];

@@ -120,6 +120,12 @@ impl Launch {
         for (name, value) in relative_places(has_private) {
             command.env(name, value);
         }
+        // PoCL counts the host's processors, also those that this process may not use: under
+        // `taskset`, or in a step of Slurm.
+        if let Ok(mine) = rustix::thread::sched_getaffinity(None) {
+            let is_set = |name: &str| variable::value(name).is_some();
+            command.envs(pocl_threads(is_set).iter().map(|it| (it, mine.count().to_string())));
+        }
         let nodes = variable::LIBCUDA_NODES.value().unwrap_or_else(|| "none".into());
         // PoCL 3.1 to 7.1 may end the process where it copies a kernel for each thread of a
         // work-group and has no loop over them, as it does for one or two threads (decision 62).
@@ -146,6 +152,19 @@ impl Launch {
             .spawn()?;
         Ok((child, ours))
     }
+}
+
+/// Variables with the number of PoCL's threads: that of PoCL 5 and later, and the earlier one.
+const POCL_THREADS: [&str; 2] = ["POCL_CPU_MAX_CU_COUNT", "POCL_MAX_PTHREAD_COUNT"];
+
+/// Variable with the number of compute units of each device of PoCL 5 and later.
+const POCL_UNITS: &str = "POCL_MAX_COMPUTE_UNITS";
+
+/// Returns the variables with the number of PoCL's threads that the operator leaves to this
+/// process. PoCL 5 and later read all three, so one that the operator has set decides alone.
+fn pocl_threads(is_set: impl Fn(&str) -> bool) -> &'static [&'static str] {
+    let all = POCL_THREADS.iter().chain([&POCL_UNITS]);
+    if all.copied().any(is_set) { &[] } else { &POCL_THREADS }
 }
 
 /// Returns the most tasks of a worker's user.
@@ -178,4 +197,17 @@ fn network() -> Network {
     let has_nodes = variable::LIBCUDA_NODES.is_set();
     let has_ucx = Transport::configured().is_ok_and(Transport::makes_sockets);
     if has_nodes || has_ucx { Network::Open } else { Network::Closed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operator_who_sets_one_number_of_threads_decides_alone() {
+        assert_eq!(pocl_threads(|_| false), POCL_THREADS);
+        for name in ["POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "POCL_MAX_COMPUTE_UNITS"] {
+            assert!(pocl_threads(|it| it == name).is_empty(), "{name}");
+        }
+    }
 }

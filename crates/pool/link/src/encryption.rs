@@ -289,10 +289,24 @@ fn numbers(ids: &[String]) -> Option<Vec<u32>> {
 }
 
 /// Returns the folder of this user's keys, from the variables of the process.
-pub fn keys_folder() -> Option<PathBuf> {
+///
+/// # Errors
+/// Returns a message if the variable for it has a relative path.
+pub fn keys_folder() -> Result<Option<PathBuf>, String> {
     let directory = |name| variable::value(name).map(PathBuf::from).filter(|it| it.is_absolute());
-    let base = directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")))?;
-    Some(base.join("penstock"))
+    let config = || {
+        let base =
+            directory("XDG_CONFIG_HOME").or_else(|| Some(directory("HOME")?.join(".config")))?;
+        Some(base.join("penstock"))
+    };
+    match variable::KEYS.path() {
+        None => Ok(config()),
+        Some(path) if path.is_absolute() => Ok(Some(path)),
+        Some(path) => {
+            let (name, path) = (variable::KEYS.name, path.display());
+            Err(format!("variable {name}: `{path}` is no absolute path; write the folder in full"))
+        }
+    }
 }
 
 /// Keys of this side.

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use aws_lc_rs::hmac;
 use penstock_tls::PoolKey;
 use penstock_wire::hello::{KEY_BYTES, PROOF_BYTES};
+use zeroize::Zeroizing;
 
 use crate::error::LinkError;
 
@@ -75,8 +76,7 @@ impl Key {
     /// Fails if the file exists or cannot be written.
     pub fn create(path: &Path) -> Result<Self, LinkError> {
         let wrong = |why: String| LinkError::Key { path: path.to_owned(), why };
-        let mut bytes = [0; KEY_BYTES];
-        fill_random(&mut bytes)?;
+        let text = Self::random()?;
         if let Some(folder) = path.parent() {
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
             made.map_err(|error| wrong(error.to_string()))?;
@@ -84,14 +84,24 @@ impl Key {
         // `create_new` neither follows a link nor replaces a key that links depend on.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         let mut file = file.map_err(|error| wrong(error.to_string()))?;
-        let mut text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        text.push('\n');
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
         if let Err(error) = written {
             let _ = fs::remove_file(path);
             return Err(wrong(error.to_string()));
         }
+        let bytes = parse(text.trim()).ok_or_else(|| wrong("has no key".to_owned()))?;
         Ok(Self::from_bytes(&bytes))
+    }
+
+    /// Returns the content of a file with a new random key.
+    ///
+    /// # Errors
+    /// Fails if the system has no random numbers.
+    pub fn random() -> Result<Zeroizing<String>, LinkError> {
+        let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+        fill_random(bytes.as_mut())?;
+        let digits = bytes.iter().map(|byte| format!("{byte:02x}"));
+        Ok(Zeroizing::new(digits.chain(["\n".to_owned()]).collect()))
     }
 
     /// Returns the proof that this side has the key.

@@ -7,6 +7,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
 
 use crate::serve::ServeArgs;
+use crate::slurm::args::{AFTER_SLURM, NodeArgs, SlurmArgs};
 
 // The texts behind the options in the help. `pages` turns them into sections of the man pages.
 
@@ -260,6 +261,13 @@ pub enum Command {
     /// Run an OpenCL or CUDA program on the pool
     #[command(after_help = crate::run::args::AFTER_RUN, override_usage = "penstock run [OPTIONS] [--] PROGRAM [ARGS]...")]
     Run(crate::run::args::RunArgs),
+    /// Run a program in a job of Slurm, on the devices of all nodes of the job
+    #[command(after_help = AFTER_SLURM)]
+    #[command(override_usage = "penstock slurm [OPTIONS] [--] PROGRAM [ARGS]...")]
+    Slurm(SlurmArgs),
+    /// Run the daemon of one node of a job, as srun starts it for `penstock slurm`
+    #[command(hide = true)]
+    SlurmNode(NodeArgs),
     /// Show the state of the daemons of the pool, and what each client costs
     #[command(after_help = AFTER_STATUS)]
     Status(StatusArgs),

@@ -143,6 +143,9 @@ pub enum Failure {
     /// A guest of `penstock vm` could not be made, or was lost.
     #[error(transparent)]
     Vm(#[from] penstock_vm::VmError),
+    /// `penstock slurm` found no job, or could not start its daemons.
+    #[error(transparent)]
+    Slurm(#[from] crate::slurm::error::SlurmError),
     /// `penstock run` could not set up the pool.
     #[error("{0}")]
     Run(Box<Failure>),
@@ -167,6 +170,7 @@ impl Failure {
             | Self::NoneSelected { .. } => NO_NODE,
             Self::Run(_)
             | Self::Vm(_)
+            | Self::Slurm(_)
             | Self::Measure(_)
             | Self::Tree(_)
             | Self::Collect { .. } => RUN_FAILED,

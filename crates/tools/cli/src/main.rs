@@ -27,6 +27,7 @@ mod programs;
 mod run;
 mod serve;
 mod sim;
+mod slurm;
 mod status;
 mod table;
 mod top;
@@ -38,6 +39,7 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use penstock_process::variable;
 
 use args::{Cli, Command};
 use failure::Failure;
@@ -57,12 +59,22 @@ fn main() -> ExitCode {
     if word == penstock_vm::host::bound::WORD {
         return penstock_vm::host::bound::become_program(std::env::args_os().skip(2)).into();
     }
+    // Slurm runs it so after the guard of a node.
+    if word.is_empty()
+        && let Some(name) = variable::SLURM_DIRECTORY.text()
+    {
+        return ended(slurm::node::remove(&name));
+    }
     let command = Cli::parse().command;
     // Questions about a login go to the terminal, and a person must be there to answer.
     if std::io::stderr().is_terminal() && std::io::stdin().is_terminal() {
         penstock_link::let_ssh_ask();
     }
-    match obey(command) {
+    ended(obey(command))
+}
+
+fn ended(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    match outcome {
         Ok(code) => code,
         Err(failure) => {
             table::say(&failure.to_string());
@@ -78,6 +90,8 @@ fn obey(command: Command) -> Result<ExitCode, Failure> {
         Command::Devices(args) => devices::devices(&args),
         Command::Discover(args) => discover::discover(&args),
         Command::Run(args) => run::run(&args),
+        Command::Slurm(args) => slurm::slurm(&args),
+        Command::SlurmNode(args) => slurm::node::node(&args),
         Command::Status(args) => status::status(&args),
         Command::Top(args) => top::top(&args),
         Command::Kill(args) => administer::kill(&args),

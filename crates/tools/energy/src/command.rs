@@ -2,14 +2,15 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use penstock_process::{search, signals as dispositions};
+use penstock_process::search;
+use penstock_process::signals::Held;
 
 use crate::cores::{self, Usage};
 use crate::error::Error;
@@ -72,9 +73,9 @@ pub fn measure(meter: &mut Meter, measured: &Measured) -> Result<Outcome, Error>
     if !measured.idle.is_zero() {
         meter.idle(measured.idle)?;
     }
-    let signals = Signals::block()?;
+    let signals = Signals::hold()?;
     let adoption = measured.belongs.map(Adoption::begin);
-    // The sampler starts after the signals are blocked, so that none is delivered to it.
+    // The sampler starts after the signals are held, so that none is delivered to it.
     meter.start()?;
     let mut run = run(&signals, name, &program, arguments);
     if let (Ok(ended), Some(adoption)) = (&mut run, &adoption) {
@@ -112,17 +113,7 @@ fn run(
 ) -> Result<Ended, Error> {
     let mut command = Command::new(program);
     command.arg0(name).args(arguments);
-    let earlier = signals.earlier;
-    let unblock = move || {
-        // SAFETY: the set is a copy of the kernel's, and the call is allowed between fork and exec.
-        let code = unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const earlier, std::ptr::null_mut())
-        };
-        if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(code)) }
-    };
-    // SAFETY: the closure makes one system call that POSIX allows here, and does not allocate.
-    unsafe { command.pre_exec(unblock) };
-    dispositions::hand_on(&mut command);
+    signals.held.hand_on(&mut command);
     let child = command
         .spawn()
         .map_err(|source| Error::Execute { program: program.to_path_buf(), source })?;
@@ -140,34 +131,20 @@ fn find(name: &OsStr) -> Result<PathBuf, Error> {
     })
 }
 
-/// Signals that are read from a file descriptor, and not delivered, until this is dropped.
+/// The signals of this process, and what it wants to know of its children, until this is dropped.
 struct Signals {
-    file: File,
-    earlier: libc::sigset_t,
+    held: Held,
     earlier_of_children: libc::sighandler_t,
 }
 
-const HANDED_ON: [libc::c_int; 2] = [libc::SIGTERM, libc::SIGHUP];
-const OF_KEYBOARD: [libc::c_int; 2] = [libc::SIGINT, libc::SIGQUIT];
-
 impl Signals {
-    fn block() -> Result<Self, Error> {
-        let (mut set, mut earlier) = (empty_set(), empty_set());
-        for signal in HANDED_ON.into_iter().chain(OF_KEYBOARD) {
-            // SAFETY: the set is initialised, and the signals exist.
-            unsafe { libc::sigaddset(&raw mut set, signal) };
-        }
-        // SAFETY: the set is ours, and -1 asks for a new descriptor.
-        let fd =
-            unsafe { libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
-        let file = owned(fd.into()).map_err(Error::Wait)?;
-        // SAFETY: both sets are ours.
-        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut earlier) };
+    fn hold() -> Result<Self, Error> {
+        let held = Held::hold().map_err(Error::Wait)?;
         // A parent that ignores `SIGCHLD` passes that on. The kernel would then discard the status
         // and the resource usage of this process's children.
         // SAFETY: no handler is set.
         let earlier_of_children = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        Ok(Self { file, earlier, earlier_of_children })
+        Ok(Self { held, earlier_of_children })
     }
 
     /// Waits without a limit until the process ends: it is the user's command.
@@ -180,52 +157,25 @@ impl Signals {
         let timeout_ms = if process.is_some() { -1 } else { LOOK_MS };
         let mut is_interrupted = false;
         loop {
-            let place = |file: Option<&File>| libc::pollfd {
-                // `poll` ignores negative descriptors.
-                fd: file.map_or(-1, |file| file.as_raw_fd()),
-                events: libc::POLLIN,
-                revents: 0,
-            };
-            let mut places = [place(process.as_ref()), place(Some(&self.file))];
+            let place = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            // `poll` ignores negative descriptors.
+            let process = process.as_ref().map_or(-1, File::as_raw_fd);
+            let mut places = [place(process), place(self.held.as_fd().as_raw_fd())];
             // SAFETY: both entries are ours. The end of the process or a signal ends the wait.
             unsafe { libc::poll(places.as_mut_ptr(), 2, timeout_ms) };
             if let Some((status, usage)) = ended(pid)? {
                 return Ok(Ended { status, usage, is_interrupted });
             }
-            while let Some((signal, code)) = self.next() {
-                is_interrupted |= OF_KEYBOARD.contains(&signal);
-                // The terminal also sends its signals to the command.
-                if !OF_KEYBOARD.contains(&signal) || code != libc::SI_KERNEL {
-                    // SAFETY: the process was not waited for yet, so it still has this number.
-                    unsafe { libc::kill(pid, signal) };
-                }
-            }
+            // The process was not waited for yet.
+            is_interrupted |= self.held.pass_on(pid.unsigned_abs());
         }
-    }
-
-    /// Returns the number and the origin of the next signal, if one has arrived.
-    fn next(&self) -> Option<(libc::c_int, libc::c_int)> {
-        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
-        (&self.file).read_exact(&mut record).ok()?;
-        // The number is the first field, and the origin is the third.
-        let [signal, _, code] = [0, 4, 8].map(|at| {
-            let bytes = record.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-            i32::from_ne_bytes(bytes.unwrap_or_default())
-        });
-        Some((signal, code))
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // Signals that arrived at the very end were meant for the command, which has ended.
-        while self.next().is_some() {}
         // SAFETY: this restores the earlier disposition.
         unsafe { libc::signal(libc::SIGCHLD, self.earlier_of_children) };
-        // SAFETY: this restores the earlier set.
-        unsafe {
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.earlier, std::ptr::null_mut())
-        };
     }
 }
 
@@ -290,14 +240,6 @@ fn owned(fd: libc::c_long) -> io::Result<File> {
     }
     // SAFETY: the kernel has just made the descriptor, and nothing else owns it.
     Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
-}
-
-fn empty_set() -> libc::sigset_t {
-    // SAFETY: a set of signals consists of numbers, and `sigemptyset` initialises it.
-    let mut set = unsafe { std::mem::zeroed() };
-    // SAFETY: the set is ours.
-    unsafe { libc::sigemptyset(&raw mut set) };
-    set
 }
 
 /// Returns the status and the core time of the process, or of any child with -1, if it has ended.

@@ -31,6 +31,9 @@ variables! {
         ENCRYPTION = "PENSTOCK_ENCRYPTION": Kind::Choice(&["never", "remote", "always"]),
             "entry `encryption`, else `remote`",
             "which TCP connections are encrypted: none, those that leave the host, or all";
+        KEYS = "PENSTOCK_KEYS": Kind::Path, "`~/.config/penstock`",
+            "the folder with the identity, the known nodes and the authorized clients of encrypted \
+             connections";
         TRUSTED_USERS = "PENSTOCK_TRUSTED_USERS": Kind::Text, "–",
             "numbers of users, separated by commas, whose daemons this user trusts on Unix \
              sockets, besides its own and root's";
@@ -43,6 +46,9 @@ variables! {
              on both hosts";
         SSH_SHARED = "PENSTOCK_SSH_SHARED": Kind::Path, "–",
             "set by `penstock run`: the directory of the SSH connections that its program shares";
+        SLURM_DIRECTORY = "PENSTOCK_SLURM_DIRECTORY": Kind::Text, "–",
+            "set by `penstock slurm` for what it starts on a node: the name of the directory of \
+             the job";
         DEVICES = "PENSTOCK_DEVICES": Kind::Text, "–",
             "a query that selects and orders the devices that a program sees";
         PLATFORMS = "PENSTOCK_PLATFORMS": Kind::Choice(&["pool", "node"]),

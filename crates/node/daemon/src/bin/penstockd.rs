@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 
 fn options(mut args: impl Iterator<Item = OsString>) -> Result<Options, String> {
     let rule = Rule::configured()?;
-    let encryption = EncryptionOptions { rule, folder: keys_folder() };
+    let encryption = EncryptionOptions { rule, folder: keys_folder()? };
     let mut options = Options { encryption, ..Options::default() };
     while let Some(arg) = args.next() {
         let arg = text(arg)?;

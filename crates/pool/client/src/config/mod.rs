@@ -181,7 +181,7 @@ impl Config {
                 Some(value) => encryption(&value, &Where::Variable(ENCRYPTION_VARIABLE))?,
                 None => file.encryption,
             },
-            keys_folder: surroundings.config_directory(),
+            keys_folder: surroundings.keys_folder().map_err(|path| ConfigError::Keys { path })?,
             platforms: match text(surroundings, PLATFORMS_VARIABLE)? {
                 Some(value) => platforms(&value, &Where::Variable(PLATFORMS_VARIABLE))?,
                 None => file.platforms,
@@ -427,6 +427,11 @@ pub enum ConfigError {
         /// Value that was found.
         value: String,
     },
+    /// The folder of the keys is a relative path.
+    #[error(
+        "variable PENSTOCK_KEYS: `{}` is no absolute path; write the folder in full", path.display()
+    )]
+    Keys { path: PathBuf },
     /// The value is neither `in-order` nor `round-robin`.
     #[error(
         "variable {PLACEMENT_VARIABLE}: `{value}` is not an order of devices; write `in-order` or \

@@ -107,6 +107,19 @@ impl<'a> Surroundings<'a> {
         Some(base.join("penstock"))
     }
 
+    /// Returns the folder with the keys for encrypted links.
+    ///
+    /// # Errors
+    /// Returns the path in the variable if the path is relative. With other keys than the user
+    /// means, a node would be taken for a new one.
+    pub fn keys_folder(&self) -> Result<Option<PathBuf>, PathBuf> {
+        match self.variable(variable::KEYS.name).filter(|value| !value.is_empty()) {
+            None => Ok(self.config_directory()),
+            Some(value) if Path::new(&value).is_absolute() => Ok(Some(value.into())),
+            Some(value) => Err(value.into()),
+        }
+    }
+
     /// Returns the file that names the pool's nodes.
     pub fn pool_file(&self) -> Option<PathBuf> {
         Some(self.config_directory()?.join("pool.toml"))

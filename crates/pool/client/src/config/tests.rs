@@ -185,6 +185,22 @@ fn devices_are_chosen_by_a_query() {
 }
 
 #[test]
+fn the_folder_of_the_keys_is_an_absolute_path() {
+    let folder = |value| {
+        let surroundings = Surroundings::new("h", 1, move |name| match name {
+            "PENSTOCK_KEYS" => Some(OsString::from(value)),
+            "HOME" => Some("/home/u".into()),
+            _ => None,
+        });
+        Config::load_for(Wanted::Nothing, &surroundings).map(|config| config.keys_folder)
+    };
+    assert_eq!(folder("/k").unwrap(), Some("/k".into()));
+    assert_eq!(folder("").unwrap(), Some("/home/u/.config/penstock".into()));
+    let error = folder("keys").unwrap_err().to_string();
+    assert!(error.contains("variable PENSTOCK_KEYS: `keys` is no absolute path"), "{error}");
+}
+
+#[test]
 fn errors_say_where_and_what_to_do() {
     let home = Home::new("errors").set(NODES_VARIABLE, "tcp:a:1,gpu01");
     let error = home.error();

@@ -86,6 +86,12 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     #[allow(clippy::option_option, reason = "the form of clap for an option without its value")]
     pub summary: Option<Option<PathBuf>>,
+    /// Existing directory with an entry for the ICD loader, which another process removes
+    #[arg(long = "in", hide = true)]
+    pub directory: Option<PathBuf>,
+    /// Id of the parent. The program ends with it
+    #[arg(long, hide = true)]
+    pub bound_to: Option<i32>,
     /// The program and its arguments
     #[arg(
         required = true,
@@ -102,4 +108,15 @@ pub enum MpiName {
     Auto,
     Openmpi,
     Mpich,
+}
+
+impl MpiName {
+    /// Returns the word of the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Openmpi => "openmpi",
+            Self::Mpich => "mpich",
+        }
+    }
 }

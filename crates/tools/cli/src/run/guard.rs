@@ -127,7 +127,7 @@ fn prepare(directory: &PrivateDirectory, args: &GuardArgs) -> Result<Watch, Fail
     let pid = Pid::from_raw(args.pid)
         .ok_or_else(|| Failure::Embedded("there is no program to watch".into()))?;
     let program = pidfd_open(pid, PidfdFlags::empty()).map_err(|error| failure(error.into()))?;
-    let daemon = args.serve.then(|| start_daemon(directory)).transpose()?;
+    let daemon = args.serve.then(|| start_own(directory)).transpose()?;
     let null = OpenOptions::new()
         .read(true)
         .write(true)
@@ -139,7 +139,7 @@ fn prepare(directory: &PrivateDirectory, args: &GuardArgs) -> Result<Watch, Fail
     Ok(Watch { program, _daemon: daemon })
 }
 
-fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
+fn start_own(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     let listen = format!("unix:{}", directory.path().join(SOCKET_NAME).display());
     let mut options: Vec<OsString> = vec!["--listen".into(), listen.into()];
     // Only the user's own program uses this daemon, and its kernels may do what the program may:
@@ -147,10 +147,21 @@ fn start_daemon(directory: &PrivateDirectory) -> Result<Embedded, Failure> {
     if variable::CONFINE.value().is_none() {
         options.extend(["--confine".into(), Level::Off.to_string().into()]);
     }
+    start_daemon(directory, &options, &[], directory.log())
+}
+
+/// Starts a daemon that may use the directory, with these options and variables.
+pub fn start_daemon(
+    directory: &PrivateDirectory,
+    options: &[OsString],
+    variables: &[(&str, &Path)],
+    log: PathBuf,
+) -> Result<Embedded, Failure> {
     // PoCL has no device if it cannot make its cache.
     let cache = (!has_cache()).then(|| directory.path().join("cache"));
-    let variables: Vec<_> = cache.iter().map(|it| (variable::CACHE_HOME.name, &**it)).collect();
-    Embedded::start_with(&options, &variables, directory.log())
+    let cache = cache.iter().map(|it| (variable::CACHE_HOME.name, &**it));
+    let variables: Vec<_> = variables.iter().copied().chain(cache).collect();
+    Embedded::start_with(options, &variables, log)
 }
 
 /// Returns whether drivers can make their caches where the user has such files. A home may belong

@@ -26,6 +26,7 @@ use penstock_dql::Query;
 use penstock_link::Address;
 use penstock_process::{signals, variable};
 use penstock_wire::describe::NodeDescription;
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::failure::Failure;
 use crate::table;
@@ -38,9 +39,15 @@ pub use probe::{
     Answer, Described, Probed, ask_node, distinct_of, is_this_host, keys_for, probe_all, survey_all,
 };
 
+/// Name of the entry for the ICD loader in a directory.
+pub const ENTRY_NAME: &str = "penstock.icd";
+
 /// Sets the pool up and becomes the program.
 pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let (program, program_args) = words::split("run", &args.program)?;
+    if let Some(parent) = args.bound_to {
+        bind_to(parent)?;
+    }
     let mut command = Command::new(program);
     command.args(program_args);
     // Held until this process becomes the program. Then the kernel closes them, but each guard has
@@ -53,11 +60,24 @@ pub fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     Err(Failure::Execute { program: PathBuf::from(program), source })
 }
 
+/// Has the kernel kill this process, and the program that it becomes, when its parent ends.
+fn bind_to(parent: i32) -> Result<(), Failure> {
+    let failed = |reason: String| Failure::Argument { argument: "--bound-to".into(), reason };
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|error| failed(error.to_string()))?;
+    // The parent may have ended before the kernel was asked.
+    match getppid().map(Pid::as_raw_nonzero) {
+        Some(its) if its.get() == parent => Ok(()),
+        _ => Err(failed("this process has another parent".into())),
+    }
+}
+
 fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>, Failure> {
     let library = library::find()?;
     let mpi = args.mpi.map(|name| mpi::find(name, program, &library)).transpose()?;
     let query = args.devices.as_deref().map(Query::parse).transpose().map_err(Failure::Query)?;
     let config = configured(args.nodes.as_deref())?;
+    let given = args.directory.clone().map(PrivateDirectory::hold).transpose()?;
     let shared = share_logins(&config)?;
     if let Some(directory) = &shared {
         program.env(variable::SSH_SHARED.name, directory.path());
@@ -80,13 +100,16 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
         program.env(variable::SUMMARY.name, summary_in(file.as_deref()));
     }
     let Found { nodes, directory, .. } = found;
-    let mut directories: Vec<_> = directory.into_iter().chain(shared).collect();
+    let is_given = given.is_some();
+    let mut directories: Vec<_> = given.into_iter().chain(directory).chain(shared).collect();
     if directories.is_empty() {
         directories.push(guarded_directory()?);
     }
     // Any of them will do.
     let Some(directory) = directories.first() else { return Ok(directories) };
-    directory.write("penstock.icd", library::entry(&library))?;
+    if !is_given {
+        directory.write(ENTRY_NAME, library::entry(&library))?;
+    }
     // The path of the own socket may have what a list cannot have.
     let own = Some(Surroundings::of_process().own_socket());
     let own = own.filter(|path| !can_be_listed(path)).map(Address::unix);
@@ -94,7 +117,13 @@ fn set_up(args: &RunArgs, program: &mut Command) -> Result<Vec<PrivateDirectory>
         true => config::LOCAL.to_owned(),
         false => node.to_string(),
     };
-    let list = nodes.iter().map(|(node, _)| listed(node)).collect::<Vec<_>>().join(",");
+    let list: Vec<_> = if is_given {
+        // What the program starts on another node finds the daemon there at another address.
+        config.nodes.iter().map(listed).collect()
+    } else {
+        nodes.iter().map(|(node, _)| listed(node)).collect()
+    };
+    let list = list.join(",");
     show_pool(program, directory.path(), &list);
     cuda::show(program, &library, mpi.as_deref());
     Ok(directories)

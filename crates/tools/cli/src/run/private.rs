@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -26,6 +26,9 @@ const LOGS_MAX: usize = 8;
 /// Name of the socket of a daemon that serves one run.
 pub const SOCKET_NAME: &str = "node.sock";
 
+/// File system whose files lie in memory.
+const MEMORY: &str = "/dev/shm";
+
 /// Longest base path. The path of a Unix socket has at most 107 bytes. Below the base follow
 /// `/run-1234567-89abcdef/node.sock`, 31 bytes, and more for 64-bit process ids.
 const BASE_BYTES_MAX: usize = 64;
@@ -38,7 +41,7 @@ const YOUNG: Duration = Duration::from_secs(60);
 pub struct PrivateDirectory {
     path: PathBuf,
     // Shared lock. The guard has it, too.
-    _hold: File,
+    hold: File,
 }
 
 impl PrivateDirectory {
@@ -50,19 +53,43 @@ impl PrivateDirectory {
 
     /// Like [`PrivateDirectory::create`], but the files in the directory lie in memory.
     pub fn create_in_memory(surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
-        let uid = rustix::process::getuid().as_raw();
-        let base = PathBuf::from(format!("/dev/shm/penstock-{uid}"));
+        let base = base_in_memory();
         make_private(&base, surroundings)?;
         Self::create_in(&base)
     }
 
-    fn create_in(base: &Path) -> Result<Self, Failure> {
-        sweep(base);
+    /// Returns the place of the directory in memory with this name.
+    pub fn in_memory(name: &str) -> PathBuf {
+        base_in_memory().join(name)
+    }
+
+    /// Creates the directory in memory with this name, or holds it together with another process of
+    /// the same run. Each of them calls [`PrivateDirectory::leave`].
+    pub fn join_in_memory(name: &str, surroundings: &Surroundings<'_>) -> Result<Self, Failure> {
+        if !name.starts_with(NAME) || name.contains('/') {
+            let reason = "this is no name of a directory of a run".to_owned();
+            return Err(Failure::Argument { argument: name.to_owned(), reason });
+        }
+        let base = base_in_memory();
+        make_private(&base, surroundings)?;
+        sweep(&base);
+        let path = base.join(name);
+        make_private(&path, surroundings)?;
+        Self::hold(path)
+    }
+
+    /// Returns a new name for a directory of this process.
+    pub fn new_name() -> String {
         let mut random = [0; 4];
         // Not a secret. It only avoids the directory of an earlier process with the same number.
         _ = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
         let random = u32::from_ne_bytes(random);
-        let path = base.join(format!("{NAME}{}-{random:08x}", std::process::id()));
+        format!("{NAME}{}-{random:08x}", std::process::id())
+    }
+
+    fn create_in(base: &Path) -> Result<Self, Failure> {
+        sweep(base);
+        let path = base.join(Self::new_name());
         DirBuilder::new().mode(0o700).create(&path).map_err(Failure::file(&path, "make"))?;
         Self::hold(path)
     }
@@ -71,7 +98,7 @@ impl PrivateDirectory {
     pub fn hold(path: PathBuf) -> Result<Self, Failure> {
         let hold = File::open(&path).map_err(Failure::file(&path, "open"))?;
         hold.lock_shared().map_err(Failure::file(&path, "lock"))?;
-        Ok(Self { path, _hold: hold })
+        Ok(Self { path, hold })
     }
 
     pub fn path(&self) -> &Path {
@@ -84,6 +111,14 @@ impl PrivateDirectory {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         file.and_then(|mut file| file.write_all(text.as_ref()))
             .map_err(Failure::file(&path, "write"))
+    }
+
+    /// Like [`PrivateDirectory::write`], but another process may have written the same before.
+    pub fn put(&self, name: &str, text: impl AsRef<[u8]>) -> Result<(), Failure> {
+        let part = format!("{name}.{}", std::process::id());
+        self.write(&part, text)?;
+        let (part, path) = (self.path.join(part), self.path.join(name));
+        fs::rename(part, &path).map_err(Failure::file(&path, "write"))
     }
 
     /// Returns the file for the log of a daemon.
@@ -112,6 +147,14 @@ impl PrivateDirectory {
         fs::rename(kept, target)
     }
 
+    /// Removes the directory with all its contents, unless another process holds it.
+    pub fn leave(self) {
+        // If two processes try this at the same time, the kernel lets one of them have the lock.
+        if self.hold.try_lock().is_ok() {
+            self.remove();
+        }
+    }
+
     /// Removes the directory with all its contents.
     pub fn remove(self) {
         // There is nobody to tell, and the next run tries again.
@@ -138,6 +181,10 @@ fn bases(surroundings: &Surroundings<'_>) -> [PathBuf; 2] {
     [surroundings.runtime_directory(), PathBuf::from(format!("/tmp/penstock-{uid}"))]
 }
 
+fn base_in_memory() -> PathBuf {
+    Path::new(MEMORY).join(format!("penstock-{}", rustix::process::getuid().as_raw()))
+}
+
 /// Returns whether this user can make files in the directory.
 pub fn can_be_filled(path: &Path) -> bool {
     rustix::fs::access(path, Access::WRITE_OK | Access::EXEC_OK).is_ok()
@@ -157,11 +204,22 @@ fn make_private(path: &Path, surroundings: &Surroundings<'_>) -> Result<(), Fail
     if surroundings.is_private(path) {
         return Ok(());
     }
-    Err(Failure::Argument {
-        argument: path.display().to_string(),
-        reason: "others can write to this directory; remove it, or set XDG_RUNTIME_DIR to one of your own"
-            .into(),
-    })
+    let owner = fs::symlink_metadata(path).map_err(Failure::file(path, "read"))?.uid();
+    let reason = not_private(owner, path.starts_with(MEMORY));
+    Err(Failure::Argument { argument: path.display().to_string(), reason })
+}
+
+/// Returns why a directory with this owner cannot be used, and what helps.
+fn not_private(owner: u32, is_in_memory: bool) -> String {
+    let is_mine = owner == rustix::process::getuid().as_raw();
+    let (what, remover) = if is_mine {
+        ("others can write to this directory".to_owned(), "remove it")
+    } else {
+        (format!("user {owner} has made this directory"), "have that user or root remove it")
+    };
+    // No variable names another place in memory.
+    let other = if is_in_memory { "" } else { ", or set XDG_RUNTIME_DIR to one of your own" };
+    format!("{what}; {remover}{other}")
 }
 
 /// Returns the sockets of the daemons that runs of this user have started for themselves, each with
@@ -228,8 +286,6 @@ fn sweep(base: &Path) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::MetadataExt as _;
-
     use super::*;
 
     #[test]
@@ -259,6 +315,16 @@ mod tests {
             !held.exists()
         });
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn the_message_about_a_directory_names_its_owner_and_what_helps() {
+        let other = rustix::process::getuid().as_raw() + 7;
+        let said = not_private(other, true);
+        assert!(said.contains(&format!("user {other} ")) && !said.contains("XDG"), "{said}");
+        assert!(not_private(other, false).contains("XDG_RUNTIME_DIR"));
+        let said = not_private(other - 7, true);
+        assert!(said.contains("others can write") && said.ends_with("; remove it"), "{said}");
     }
 
     #[test]
@@ -297,6 +363,33 @@ mod tests {
         assert_eq!((about.len(), about.mode() & 0o777), (LOG_BYTES_MAX, 0o600));
         assert!(directory.path().exists());
         fs::remove_dir_all(&base).unwrap();
+    }
+
+    #[test]
+    fn the_last_one_that_leaves_a_common_directory_removes_it() {
+        let surroundings = Surroundings::of_process();
+        let name = PrivateDirectory::new_name();
+        let join = || PrivateDirectory::join_in_memory(&name, &surroundings).unwrap();
+        let (one, other) = (join(), join());
+        let path = one.path().to_path_buf();
+        assert_eq!(path, PrivateDirectory::in_memory(&name));
+        one.put("key", "same").unwrap();
+        other.put("key", "same").unwrap();
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+        let about = fs::metadata(path.join("key")).unwrap();
+        assert_eq!((about.len(), about.mode() & 0o777), (4, 0o600));
+        one.leave();
+        assert!(path.exists());
+        other.leave();
+        // While another test starts a process, the new process holds every open file until its
+        // `exec`.
+        penstock_trial::wait_for("the removal by the last one", || {
+            path.exists().then(|| join().leave());
+            !path.exists()
+        });
+        for name in ["other", "run-1/../x"] {
+            assert!(PrivateDirectory::join_in_memory(name, &surroundings).is_err(), "{name}");
+        }
     }
 
     #[test]

@@ -237,6 +237,29 @@ fn devices_are_listed() {
 }
 
 #[test]
+fn a_device_of_pocl_has_as_many_units_as_its_daemon_may_use_processors() {
+    let home = Home::new("processors");
+    // The daemon takes over the processors of this thread, as it does from `taskset`.
+    let mine = rustix::thread::sched_getaffinity(None).unwrap();
+    let first = (0..).find(|processor| mine.is_set(*processor)).unwrap();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(first);
+    rustix::thread::sched_setaffinity(None, &one).unwrap();
+    let output = home.penstock(&["devices", "--json"]).output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let devices = json["devices"].as_array().unwrap().iter();
+    let ours: Vec<_> =
+        devices.filter(|it| it["platform"] == "Portable Computing Language").collect();
+    if ours.is_empty() {
+        skip(Need::OpenCl, "this host has no device of PoCL");
+    }
+    for device in ours {
+        assert_eq!(device["compute_units"], 1, "{device}");
+    }
+}
+
+#[test]
 fn without_configuration_a_daemon_comes_and_goes_with_the_program() {
     let home = Home::new("embedded");
     let script = "test -S ${PENSTOCK_NODES#unix:} && echo $PENSTOCK_NODES; exit 3";
