@@ -17,7 +17,7 @@ static cl_program program;
 static char said[4096];
 /* On a busy machine with fewer cores than kernels, a round may take a scheduler time slice, and a
  * first launch waits while PoCL compiles the kernel of the other PE. */
-static const cl_ulong patient[] = {CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, 600000, 0};
+static const cl_ulong patient[] = {CL_GLOBAL_BUFFER_TIMEOUT_MS_PENSTOCK, 120000, 0};
 
 static void CL_CALLBACK notified(const char *text, const void *info, size_t size, void *user) {
     (void)info, (void)size, (void)user;

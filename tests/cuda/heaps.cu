@@ -189,8 +189,9 @@ std::string named(CUresult code) {
     } while (0)
 
 // Bound of waits that end by themselves, in ms. PoCL compiles a kernel at its first launch, while
-// the other PE waits. On a busy host that takes longer than the usual bound.
-constexpr unsigned PATIENCE_MS = 600'000;
+// the other PE waits. On a busy host that takes longer than the usual bound, and less than half of
+// what the program may take.
+constexpr unsigned PATIENCE_MS = 120'000;
 
 // A heap over the first two devices, with the launches on it.
 class Pair {

@@ -198,7 +198,11 @@ STAGES = [
         "the crates with devices, daemons and processes",
         {
             TEST: [runner(f"{RUST} rest")],
-            ALL: [runner(f"{RUST} long")],
+            ALL: [
+                runner(f"{RUST} long"),
+                # As many rounds as long campaigns of heaps need.
+                runner(f"{RUST} rest -p penstock-ggas --test kernels", GGAS_TEST_SCALE="5"),
+            ],
             PERF: [runner(f"{RUST} perf")],
         },
     ),

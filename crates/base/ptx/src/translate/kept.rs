@@ -4,9 +4,12 @@
 //! As variables, all of them would meet where the machine chooses its next state. PoCL (3.1) makes
 //! memory of such a variable, and asks of each whether it has the same value in all threads. For
 //! each it copies what it knows about the whole kernel, and it forgets the answers about others on
-//! the way to a `no`. CUB's radix sort has 921 such registers in 410 states: 128 s to compile with
-//! variables and 14 s with arrays. PoCL answers `no` at once about an array. But a kernel with
+//! the way to a `no`. CUB's selection has 430 such registers in 513 states: 32 s to compile with
+//! variables and 10 s with arrays. PoCL answers `no` at once about an array. But a kernel with
 //! arrays runs about half as fast.
+//!
+//! A register also counts if it only lives from a state to one that the thread jumps forward to.
+//! Without those, the selection has 359 registers in arrays, and compiles in the same time.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,8 +20,8 @@ use super::flow::ControlFlow;
 use crate::ir::{Function, RegisterId, Statement};
 
 /// Number of registers that live from one state to another from which on they are elements of
-/// arrays. The time to compile variables grows with the cube of their number, and is about three
-/// seconds here.
+/// arrays. The time to compile variables grows with the cube of their number, and was about three
+/// seconds here before machines jumped forward by `goto`.
 const ARRAYS_MIN: usize = 256;
 
 /// Where a register lives.

@@ -23,6 +23,7 @@
 //! meeting. `.sync` instructions meet by kind and mask, at any place. Older instructions meet the
 //! threads that stopped at the same place in the same round.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use super::control::{Fault, name_number};
@@ -146,7 +147,33 @@ impl Writer<'_> {
         self.write_round(all);
         self.line("}");
         self.write_end(all);
+        debug_assert!(self.has_all_states(), "{}: a jump to no state", self.entry.name);
         Ok(())
+    }
+
+    /// Whether every jump leads to a state that is there once. A thread would end at a jump to a
+    /// number without a case, as if the kernel had ended.
+    fn has_all_states(&self) -> bool {
+        let all = |before: &str, behind: &str| {
+            let numbers = |text: &str| -> Vec<u32> {
+                let found = text.match_indices(before).map(|(at, _)| &text[at + before.len()..]);
+                let number = |rest: &str| {
+                    let (digits, rest) = rest.split_at(rest.find(|it: char| !it.is_ascii_digit())?);
+                    rest.starts_with(behind).then(|| digits.parse().ok())?
+                };
+                found.filter_map(number).collect()
+            };
+            self.lines.iter().flat_map(|line| numbers(&line.text)).collect::<Vec<_>>()
+        };
+        let once = |places: Vec<u32>| {
+            let different: HashSet<_> = places.iter().copied().collect();
+            (different.len() == places.len()).then_some(different)
+        };
+        let (Some(cases), Some(labels)) = (once(all("case ", ":;")), once(all("S", ":;"))) else {
+            return false;
+        };
+        all("pc = ", ";").iter().all(|to| cases.contains(to))
+            && all("goto S", ";").iter().all(|to| labels.contains(to))
     }
 
     /// Writes the round between two runs, in which all threads take part.

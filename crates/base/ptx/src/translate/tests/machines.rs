@@ -25,3 +25,21 @@ fn a_machine_has_cases_only_behind_meetings_and_where_it_jumps_back() {
     assert_eq!(states.matches("continue;").count(), 1, "one jump back: {states}");
     assert!(states.matches("goto S").count() >= 3, "{states}");
 }
+
+/// The translation itself asserts that each jump of a machine leads to a state.
+#[test]
+fn jumps_of_all_kinds_lead_to_states() {
+    let meets = "setp.eq.u32 %p1, %r1, 0; @%p1 bra M; bar.sync 0; M:";
+    for body in [
+        // A table that leads back, to itself and forward.
+        "mov.u32 %r2, 1; A: add.u32 %r2, %r2, 1; B: brx.idx %r2, t; C: add.u32 %r2, %r2, 1; D: ret;",
+        // Meetings of some threads, at the end of a block and in front of a jump back.
+        "A: @%p1 bar.sync 1; @%p1 shfl.sync.down.b32 %r3, %r1, 1, 31, -1; @%p1 bra A; ret;",
+        // Ends in the middle of the text.
+        "@%p1 ret; setp.gt.u32 %p2, %r1, 5; @%p2 trap; @%p2 bra E; ret; E: bar.sync 0; trap;",
+    ] {
+        let translation = of(&format!("t: .branchtargets A, B, C, D; {meets} {body}"), &options());
+        assert!(translation.kernels[0].is_machine, "{body}");
+        assert!(translation.source.contains("goto S"), "{body}");
+    }
+}
