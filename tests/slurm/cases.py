@@ -236,11 +236,20 @@ def the_daemons_see(cluster, lines, expected, *options):
     job.wait_said("sees all")
     pids = [*cluster.daemons(len(expected)), *cluster.of_penstock("worker")]
     for name, value in expected.items():
+        looked_at = 0
         for pid in filter(lambda pid, name=name: cluster.on(name, pid), pids):
-            around = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            try:
+                around = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            except OSError:  # A worker without a client may end at any time.
+                continue
+            looked_at += 1
             found = [it.decode() for it in around if it.startswith(b"CUDA_VISIBLE_DEVICES=")]
             if found != ([] if value is None else [f"CUDA_VISIBLE_DEVICES={value}"]):
-                raise Fault(f"{lines}{options}: {cluster.of_penstock()[pid]} has {found}")
+                raise Fault(f"{lines}{options}: process {pid} on {name} has {found}")
+        if looked_at < 2:
+            raise Fault(
+                f"{lines}{options}: {looked_at} processes on {name}, not a daemon and a worker"
+            )
     (cluster.folder / "over").touch()
     job.must_end()
     (cluster.folder / "over").unlink()

@@ -86,16 +86,19 @@ def sweep(places):
     """Removes the folders of clusters that have ended while their runner was killed. A folder that
     no process holds, and in which a cluster was configured, belongs to none any more."""
     for folder in places:
-        if not (folder / "slurm.conf").exists() or folder.stat().st_uid != os.geteuid():
-            continue
-        hold = os.open(folder, os.O_RDONLY)
+        hold = None
         try:
+            if not (folder / "slurm.conf").exists() or folder.stat().st_uid != os.geteuid():
+                continue
+            hold = os.open(folder, os.O_RDONLY)
             fcntl.flock(hold, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(folder)
-        except BlockingIOError:
+        # It is in use, or its own runner or another sweep has removed it.
+        except (BlockingIOError, FileNotFoundError):
             pass
         finally:
-            os.close(hold)
+            if hold is not None:
+                os.close(hold)
 
 
 def has_cgroups():

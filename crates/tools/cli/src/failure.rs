@@ -84,7 +84,8 @@ pub enum Failure {
     /// A daemon obeys only administrators.
     #[error(
         "node {node} does not obey: only the user who runs its daemon and root may do this, over \
-         the daemon's Unix socket or over SSH as that user (ssh:HOST), and not in a container"
+         the daemon's Unix socket or over SSH as that user (ssh:HOST), from outside of a session \
+         and in the PID namespace of the daemon"
     )]
     NoAdministrator { node: String },
     /// There is no session to end.

@@ -7,9 +7,11 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::contract::Credentials;
 use super::syscall::BACKLOG;
@@ -72,23 +74,36 @@ pub(super) fn peer_credentials(fd: BorrowedFd<'_>) -> io::Result<Credentials> {
     Ok(Credentials { uid: peer.uid, gid: peer.gid, pid: peer.pid })
 }
 
-/// Returns whether the process that connected has not been reaped, and is in this process's PID
-/// namespace. A process in a container, which has a namespace of its own, cannot signal processes
-/// outside. `false` also means that nobody knows.
+/// Returns whether the process that connected runs, and is in this process's PID namespace. A
+/// process in a container, which has a namespace of its own, cannot signal processes outside.
+/// `false` also means that nobody knows.
 pub(crate) fn peer_is_in_own_namespace(fd: BorrowedFd<'_>) -> bool {
     let Ok(Credentials { pid, .. }) = peer_credentials(fd) else { return false };
-    let about = match peer_descriptor(fd) {
-        Ok(peer) => fs::read_to_string(format!("/proc/self/fdinfo/{}", peer.as_raw_fd())),
+    let peer = match peer_descriptor(fd) {
         // Linux before 6.5. If the peer has ended, this can be another process.
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
-            fs::read_to_string(format!("/proc/{pid}/status"))
-        }
-        Err(error) => Err(error),
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => process_descriptor(pid),
+        peer => peer,
     };
+    peer.is_ok_and(|peer| is_in_own_namespace(&peer, pid))
+}
+
+fn process_descriptor(pid: i32) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(pidfd_open(pid, PidfdFlags::empty())?)
+}
+
+/// Returns whether the process of a descriptor has this number, runs, and is in this process's PID
+/// namespace. The text about the descriptor needs no right over the process, and is also there if
+/// `/proc` hides processes of other users.
+fn is_in_own_namespace(process: &OwnedFd, pid: i32) -> bool {
+    let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()));
     // `/proc` may be that of another namespace, whose numbers mean other processes.
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let has_own_proc = fs::read_to_string("/proc/self/status").is_ok_and(|it| has_only(&it, own));
-    has_own_proc && about.is_ok_and(|about| has_only(&about, pid))
+    // The descriptor of a process that has ended is readable.
+    let mut ended = [PollFd::new(process, PollFlags::IN)];
+    let runs = poll(&mut ended, Some(&Timespec::default())) == Ok(0);
+    has_own_proc && about.is_ok_and(|about| has_only(&about, pid)) && runs
 }
 
 /// Returns a descriptor of the process that connected. No later process gets the meaning of this
@@ -205,6 +220,24 @@ mod tests {
         assert!(peer_is_in_own_namespace(one.as_fd()));
         let file = fs::File::open("/dev/null").unwrap();
         assert!(!peer_is_in_own_namespace(file.as_fd()), "nobody knows");
+    }
+
+    /// Linux before 6.5 has no descriptor of the peer, and another one is asked in the same way.
+    #[test]
+    fn a_process_that_has_ended_is_in_no_namespace() {
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        assert!(is_in_own_namespace(&process_descriptor(own).unwrap(), own));
+        assert!(!is_in_own_namespace(&process_descriptor(own).unwrap(), own + 1));
+        assert!(process_descriptor(0).is_err());
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = i32::try_from(child.id()).unwrap();
+        let process = process_descriptor(pid).unwrap();
+        assert!(is_in_own_namespace(&process, pid));
+        child.kill().unwrap();
+        // It has ended, and nobody has reaped it.
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], None).unwrap();
+        assert!(!is_in_own_namespace(&process, pid));
+        child.wait().unwrap();
     }
 
     #[test]

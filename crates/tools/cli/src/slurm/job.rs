@@ -171,10 +171,13 @@ fn gpus(
         Some(group) => variable(&format!("{name}_HET_GROUP_{group}")),
     };
     let Some(by_task) = find("SLURM_GPUS_PER_TASK") else { return Ok(None) };
-    let count = match group {
-        None => variable("SLURM_GPUS_ON_NODE").and_then(|text| text.parse().ok()),
-        Some(_) => find("SLURM_TASKS_PER_NODE")
-            .and_then(|tasks| gpus_of_task(&by_task)?.checked_mul(equal_tasks(&tasks)?)),
+    let tasks = find("SLURM_TASKS_PER_NODE").map(|tasks| equal_tasks(&tasks));
+    let count = match (group, tasks) {
+        (None, Some(None)) => None,
+        (None, _) => variable("SLURM_GPUS_ON_NODE").and_then(|text| text.parse().ok()),
+        (Some(_), tasks) => {
+            gpus_of_task(&by_task).and_then(|gpus| gpus.checked_mul(tasks.flatten()?))
+        }
     };
     count.map(Some).ok_or(SlurmError::Gpus { component: group.unwrap_or(0) })
 }
@@ -281,6 +284,14 @@ mod tests {
         let unknown = [("SLURM_GPUS_PER_TASK_HET_GROUP_0", "1")];
         assert!(read(&[&HET[..], &unknown].concat(), &[0]).is_err());
         assert!(read(&[&HET[..], &unknown].concat(), &[1]).is_ok());
+        let unequal = [
+            ("SLURM_JOB_NODELIST", "a,b"),
+            ("SLURM_GPUS_PER_TASK", "1"),
+            ("SLURM_GPUS_ON_NODE", "2"),
+            ("SLURM_TASKS_PER_NODE", "2,1"),
+        ];
+        assert!(matches!(read(&unequal, &[0]), Err(SlurmError::Gpus { component: 0 })));
+        assert!(read(&unequal[..3], &[0]).is_ok());
         let outside = [("SLURM_JOB_NODELIST", "a"), ("SLURM_GPUS_PER_TASK", "1")];
         assert!(read(&outside, &[]).is_err());
     }

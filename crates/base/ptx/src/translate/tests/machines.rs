@@ -32,7 +32,7 @@ fn jumps_of_all_kinds_lead_to_states() {
     let meets = "setp.eq.u32 %p1, %r1, 0; @%p1 bra M; bar.sync 0; M:";
     for body in [
         // A table that leads back, to itself and forward.
-        "mov.u32 %r2, 1; A: add.u32 %r2, %r2, 1; B: brx.idx %r2, t; C: add.u32 %r2, %r2, 1; D: ret;",
+        "A: add.u32 %r2, %r1, 1; B: brx.idx %r2, t; C: add.u32 %r2, %r2, 1; D: ret;",
         // Meetings of some threads, at the end of a block and in front of a jump back.
         "A: @%p1 bar.sync 1; @%p1 shfl.sync.down.b32 %r3, %r1, 1, 31, -1; @%p1 bra A; ret;",
         // Ends in the middle of the text.
